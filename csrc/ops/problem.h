@@ -1,0 +1,93 @@
+// The canonical problems: what every by-index operator is reduced to before a backend sees it.
+//
+// An operator family in ops/ checks its arguments, makes its tensors contiguous and fills in one of these two structs; the
+// backends in cpu/ and cuda/ know nothing of torch, dimensions or autograd. Neither struct owns memory.
+#pragma once
+
+#include <cstdint>
+
+namespace reprocuda {
+
+enum class Dtype : int8_t {
+  kUInt8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kBool,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+};
+
+// The factor on every contribution. `real` and `imag` are already rounded to the op-math type (fp32 for 16- and 32-bit
+// floats); `integer` serves the integer dtypes, which wrap around. `imag` is nonzero only with `complex_pairs`.
+struct Alpha {
+  bool is_one = true;
+  double real = 1.0;
+  double imag = 0.0;
+  int64_t integer = 1;
+};
+
+// A stable grouping of source rows by target.
+struct Plan {
+  const int64_t* permutation = nullptr;  // [num_rows] source rows, grouped by target; nullptr: the rows are sorted already
+  const int64_t* offsets = nullptr;      // [num_targets + 1]
+};
+
+// out[o, t, f] = round_once(self[o, t, f] + sum of alpha * src[o, i, f] over all i with index[i] == t), divided by the
+// number of those i before rounding when `mean` is set.
+struct Accumulation {
+  Dtype dtype = Dtype::kFloat32;
+  bool complex_pairs = false;     // `inner` counts reals: (re, im) interleaved
+  void* out = nullptr;            // [outer, num_targets, inner]; may be `self` itself, never a partial overlap
+  const void* self = nullptr;     // [outer, num_targets, inner]; nullptr: no such contribution, untouched targets become +0
+  const void* src = nullptr;      // [outer, num_rows, inner]
+  const void* index = nullptr;    // [num_rows], shared by all `outer`; nullptr when `plan` is given
+  bool index_is_int64 = true;
+  const Plan* plan = nullptr;
+  int64_t outer = 1;
+  int64_t num_targets = 0;
+  int64_t num_rows = 0;
+  int64_t inner = 1;
+  Alpha alpha;
+  bool mean = false;              // `self` is nullptr then
+  int64_t ignored_target = -1;    // rows aimed here are skipped (padding_idx)
+};
+
+inline constexpr int kMaxDims = 16;
+
+// Element-wise index: out[key(e)] += src[e] for every element e of `sizes`, where
+// key(e) = sum over d != dim of coordinate_d(e) * out_strides[d], plus index[e] * out_strides[dim].
+// Strides count elements (pairs when `complex_pairs`). `out` and `self` are dense, with `num_out` elements.
+struct ElementAccumulation {
+  Dtype dtype = Dtype::kFloat32;
+  bool complex_pairs = false;
+  void* out = nullptr;            // [num_out]; may be `self` itself
+  const void* self = nullptr;     // [num_out] or nullptr
+  const void* src = nullptr;      // sizes, src_strides
+  const void* index = nullptr;    // sizes, index_strides
+  bool index_is_int64 = true;
+  int ndim = 0;
+  int dim = 0;
+  int64_t sizes[kMaxDims] = {};
+  int64_t src_strides[kMaxDims] = {};
+  int64_t index_strides[kMaxDims] = {};
+  int64_t out_strides[kMaxDims] = {};
+  int64_t dim_size = 0;           // bound of the index
+  int64_t num_out = 0;
+  int64_t num_elements = 0;
+};
+
+// How a by-index problem is solved. kAuto chooses by shape; all give the same bits.
+enum class Algorithm : int8_t {
+  kAuto,
+  kRows,        // stable grouping by target, then one reduction a segment
+  kBins,        // private accumulators for every output, one set a worker
+  kPartition,   // CPU: keys and values split into cache-sized ranges of targets
+  kFixedPoint,  // CUDA: integer fixed point, no sort
+  kSmall,       // one kernel or one thread for small inputs
+};
+
+}  // namespace reprocuda
