@@ -1,0 +1,44 @@
+"""Builds the pybind11 modules that the tests import from build/native. They hold no torch, so they see any NumPy array.
+
+reprocuda_numerics binds csrc/numerics; reprocuda_emulation binds the CUDA kernels and launchers, compiled by the host
+compiler against the emulated device.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pybind11
+from setuptools import Extension, setup
+from torch.utils.cpp_extension import BuildExtension  # for its ninja rules: parallel, and it tracks headers
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from setup_support import flags  # noqa: E402
+
+os.chdir(ROOT)
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+def module(name: str, pattern: str, *defines: str) -> Extension:
+    return Extension(
+        name,
+        sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)),
+        include_dirs=[str(ROOT / "csrc"), str(ROOT), pybind11.get_include()],
+        extra_compile_args={"cxx": [*flags.HOST, *defines]},
+        extra_link_args=["-pthread"],
+        language="c++",
+    )
+
+
+modules = [
+    module("reprocuda_numerics", "tests/native/numerics*.cpp"),
+    module("reprocuda_emulation", "tests/native/emulation*.cpp", "-DREPROCUDA_EMULATION"),
+]
+setup(
+    name="reprocuda-native-tests",
+    packages=[],
+    ext_modules=[extension for extension in modules if extension.sources],
+    cmdclass={"build_ext": BuildExtension},
+    options={"build_ext": {"build_lib": "build/native", "build_temp": "build/native-objects"}},
+)
