@@ -1,0 +1,37 @@
+// The CPU backend: exact accumulation by index on raw pointers. Knows nothing of torch.
+//
+// Guarantee: every floating-point output is the exact sum of its contributions rounded once, whatever the algorithm, the
+// number of threads and the instruction set; integers wrap around and bools are OR-ed.
+#pragma once
+
+#include <cstdint>
+
+#include "../ops/problem.h"
+
+namespace reprocuda::cpu {
+
+// Solve the problem. Returns -1, or the position (row, or logical element) of the first index out of range; then nothing
+// has been written. Throws std::runtime_error when a forced algorithm cannot serve the problem, std::bad_alloc when
+// temporary memory is refused; never from inside a parallel region.
+int64_t accumulate(const Accumulation& problem);
+int64_t accumulate(const ElementAccumulation& problem);
+
+// The stable grouping of `num_rows` rows by target. Returns -1, or the position of the first index outside
+// [0, num_targets); then the outputs are unspecified.
+int64_t build_plan(
+    const void* index,        // [num_rows] int32 or int64
+    bool index_is_int64,
+    int64_t num_rows,
+    int64_t num_targets,
+    int64_t* permutation,     // [num_rows]
+    int64_t* offsets);        // [num_targets + 1]
+
+// The first position whose index lies outside [lower, upper), or -1.
+int64_t first_out_of_range(const void* index, bool index_is_int64, int64_t count, int64_t lower, int64_t upper);
+
+// Hooks for tests, process-wide. A forced algorithm is used or refused, never replaced; force_exact sends every output
+// through the exact fallback.
+void set_forced_algorithm(Algorithm algorithm);
+void set_force_exact(bool force);
+
+}  // namespace reprocuda::cpu
