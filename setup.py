@@ -76,8 +76,8 @@ def cuda_library(toolkit: Toolkit):
 class BuildLibraries(cpp_extension.BuildExtension):
     """Also writes _build_info.json beside the libraries, for `reprocuda.build_info()`."""
 
-    def build_extensions(self) -> None:
-        super().build_extensions()
+    def run(self) -> None:
+        super().run()
         folder = Path(self.get_ext_fullpath("reprocuda._C")).parent
         (folder / "_build_info.json").write_text(json.dumps(BUILD_INFO, indent=2) + "\n")
         print("reprocuda was built:", json.dumps(BUILD_INFO, indent=2))

@@ -6,7 +6,7 @@ STABLE_ABI = "-DTORCH_TARGET_VERSION=0x020b000000000000"  # one library for ever
 # files that use vector instructions name them by pragma and are chosen at run time.
 HOST_ARITHMETIC = ["-frounding-math", "-ffp-contract=off"]
 
-HOST = ["-std=c++20", "-O3", "-fvisibility=hidden", *HOST_ARITHMETIC]
+HOST = ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", *HOST_ARITHMETIC]
 
 DEVICE = [
     "-std=c++20",
