@@ -1,0 +1,110 @@
+// The CPU backend under the operators: registers every family for the CPU key and lends torch's thread pool to csrc/cpu.
+#include <string_view>
+
+#include "../ops/embedding.h"
+#include "../ops/index_put.h"
+#include "../ops/scatter_add.h"
+#include "../ops/segment.h"
+#include "accumulate.h"
+#include "linearize.h"
+#include "parallel.h"
+
+namespace reprocuda {
+namespace cpu {
+namespace {
+
+thread_local bool inside_parallel_region = false;
+
+struct Range {
+  RangeFunction function;
+  void* context;
+};
+
+void run_range(int64_t begin, int64_t end, void* range) {
+  const bool outer = inside_parallel_region;
+  inside_parallel_region = true;
+  static_cast<Range*>(range)->function(begin, end, static_cast<Range*>(range)->context);
+  inside_parallel_region = outer;
+}
+
+}  // namespace
+
+void run_parallel(int64_t begin, int64_t end, int64_t grain, RangeFunction function, void* context) {
+  if (begin >= end) {
+    return;
+  }
+  if (inside_parallel_region || end - begin <= grain) {
+    function(begin, end, context);
+    return;
+  }
+  Range range{function, context};
+  TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, run_range, &range));
+}
+
+int num_threads() {
+  return inside_parallel_region ? 1 : static_cast<int>(torch::stable::get_num_threads());
+}
+
+}  // namespace cpu
+
+namespace {
+
+struct CpuBackend {
+  static int64_t accumulate(const Accumulation& problem, const Tensor&) { return cpu::accumulate(problem); }
+  static int64_t accumulate(const ElementAccumulation& problem, const Tensor&) { return cpu::accumulate(problem); }
+  static int64_t linearize(const IndexLinearization& problem, const Tensor&) { return cpu::linearize(problem); }
+
+  static int64_t build_plan(const Tensor& index, int64_t num_targets, int64_t* permutation, int64_t* offsets) {
+    return cpu::build_plan(index.const_data_ptr(), index.scalar_type() == ScalarType::Long, index.numel(), num_targets,
+                           permutation, offsets);
+  }
+
+  // A plan can come from anywhere; a wrong one must not become a wild read.
+  static void check_plan(const Tensor* permutation, const Tensor& offsets, int64_t num_rows, const char* op) {
+    const int64_t* offset = static_cast<const int64_t*>(offsets.const_data_ptr());
+    const int64_t last = offsets.numel() - 1;
+    check<std::runtime_error>(offset[0] == 0 && offset[last] == num_rows, op, "(): offsets must run from 0 to ", num_rows,
+                              ", the number of rows, got ", offset[0], " to ", offset[last]);
+    for (int64_t s = 0; s < last; ++s) {
+      check<std::runtime_error>(offset[s] <= offset[s + 1], op, "(): offsets must not decrease, but offsets[", s, "] is ",
+                                offset[s], " and offsets[", s + 1, "] is ", offset[s + 1]);
+    }
+    if (permutation != nullptr) {
+      const int64_t bad = cpu::first_out_of_range(permutation->const_data_ptr(), true, num_rows, 0, num_rows);
+      check<std::runtime_error>(bad < 0, op, "(): permutation[", bad, "] does not name one of ", num_rows, " rows");
+    }
+  }
+};
+
+void set_forced_algorithm(const std::string& name) {
+  constexpr std::pair<std::string_view, Algorithm> names[] = {
+      {"auto", Algorithm::kAuto},           {"rows", Algorithm::kRows},
+      {"bins", Algorithm::kBins},           {"partition", Algorithm::kPartition},
+      {"fixed_point", Algorithm::kFixedPoint}, {"small", Algorithm::kSmall},
+  };
+  for (const auto& [known, algorithm] : names) {
+    if (known == name) {
+      cpu::set_forced_algorithm(algorithm);
+      return;
+    }
+  }
+  raise<std::runtime_error>("_set_forced_algorithm(): no algorithm is called '", name, "'");
+}
+
+void set_force_exact(bool force) { cpu::set_force_exact(force); }
+
+STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
+  register_index_add<CpuBackend>(library);
+  register_scatter_add<CpuBackend>(library);
+  register_index_put<CpuBackend>(library);
+  register_embedding<CpuBackend>(library);
+  register_segment<CpuBackend>(library);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(reprocuda, CompositeExplicitAutograd, library) {
+  library.impl("_set_forced_algorithm", TORCH_BOX(&set_forced_algorithm));
+  library.impl("_set_force_exact", TORCH_BOX(&set_force_exact));
+}
+
+}  // namespace
+}  // namespace reprocuda

@@ -1,0 +1,148 @@
+// Shared by every family: where results live, how alpha arrives, and the one way to run a canonical problem.
+//
+// A Backend (csrc/cpu/registration.cpp, csrc/cuda/registration.cpp) is a struct of static functions:
+//   int64_t accumulate(const Accumulation&, const Tensor& out), the same for ElementAccumulation
+//   int64_t linearize(const IndexLinearization&, const Tensor& out)
+//   int64_t build_plan(const Tensor& index, int64_t num_targets, int64_t* permutation, int64_t* offsets)
+//   void check_plan(const Tensor* permutation, const Tensor& offsets, int64_t num_rows, const char* op)
+// The int64 results are the position of the first out-of-range index, or -1 (always -1 where the device traps instead);
+// nothing has been written when it is not -1.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "tensor.h"
+
+namespace reprocuda {
+
+template <class Integer>
+inline bool fits(int64_t value) {
+  return value >= std::numeric_limits<Integer>::min() && value <= std::numeric_limits<Integer>::max();
+}
+
+inline bool integer_alpha_fits(Dtype dtype, int64_t alpha) {
+  switch (dtype) {
+    case Dtype::kBool: return alpha == 0 || alpha == 1;
+    case Dtype::kUInt8: return fits<uint8_t>(alpha);
+    case Dtype::kInt8: return fits<int8_t>(alpha);
+    case Dtype::kInt16: return fits<int16_t>(alpha);
+    case Dtype::kInt32: return fits<int32_t>(alpha);
+    default: return true;
+  }
+}
+
+// torch's rule, with one op-math type: alpha becomes fp32 for 16- and 32-bit floats and double for fp64, rounded once.
+// A Python integer arrives twice, as a double and as itself, so that its own rounding is the only one.
+inline Alpha make_alpha(ElementType type, double real, double imag, int64_t integer, const char* op) {
+  Alpha alpha;
+  const bool is_float = type.dtype >= Dtype::kFloat16;
+  if (!is_float) {
+    check<Irregular>(imag == 0 && integer_alpha_fits(type.dtype, integer), op, "(): alpha does not fit the dtype");
+    alpha.integer = integer;
+    alpha.is_one = integer == 1;
+    return alpha;
+  }
+  check<Irregular>(imag == 0 || type.is_complex, op, "(): alpha is complex, the dtype is not");
+  const bool from_integer = static_cast<double>(integer) == real;
+  if (type.dtype == Dtype::kFloat64) {
+    alpha.real = real;
+    alpha.imag = imag;
+  } else {
+    const float narrow_real = from_integer ? static_cast<float>(integer) : static_cast<float>(real);
+    const float narrow_imag = static_cast<float>(imag);
+    check<Irregular>(!(std::isinf(narrow_real) && std::isfinite(real)) && !(std::isinf(narrow_imag) && std::isfinite(imag)),
+                     op, "(): alpha overflows the op-math type");
+    alpha.real = narrow_real;
+    alpha.imag = narrow_imag;
+  }
+  alpha.is_one = alpha.real == 1 && alpha.imag == 0;
+  return alpha;
+}
+
+// Where an operator's result is written, and what joins the sum from `self`. The target is always dense; an in-place
+// `self` that is not gets a dense stand-in, copied back by commit().
+class Target {
+ public:
+  // out-of-place: a fresh result, `self` only read
+  static Target fresh(const Tensor& self) {
+    return Target(new_tensor(sizes_of(self), self.scalar_type(), self), as_contiguous(self), std::nullopt);
+  }
+
+  static Target in_place(const Tensor& self, const char* op) {
+    check<Irregular>(elements_are_distinct(self), op, "(): the written tensor overlaps itself");
+    Tensor dense = as_contiguous(self);
+    return Target(dense, dense, self.is_contiguous() ? std::nullopt : std::optional<Tensor>(self));
+  }
+
+  // `out` of the right shape, given by the user; it may be `self` itself, but not share part of its memory
+  static Target given(const Tensor& self, const Tensor& out, const char* op) {
+    check<Irregular>(sizes_of(out) == sizes_of(self) && out.scalar_type() == self.scalar_type() && same_device(out, self),
+                     op, "(): out has another shape, dtype or device");
+    check<Irregular>(elements_are_distinct(out), op, "(): out overlaps itself");
+    const bool is_self = out.const_data_ptr() == self.const_data_ptr() && out.is_contiguous() && self.is_contiguous();
+    if (is_self) {
+      return in_place(out, op);
+    }
+    const Tensor read = as_contiguous(detach_from(self, out, op));
+    if (out.is_contiguous()) {
+      return Target(out, read, std::nullopt);
+    }
+    return Target(new_tensor(sizes_of(out), out.scalar_type(), out), read, out);
+  }
+
+  const Tensor& out() const { return out_; }
+  void* out_ptr() const { return out_.mutable_data_ptr(); }
+  const void* self_ptr() const { return self_.const_data_ptr(); }
+
+  // For a problem without contributions.
+  void copy_self() { torch::stable::copy_(out_, self_); }
+
+  // Call when the result is complete.
+  void commit() {
+    if (destination_) {
+      torch::stable::copy_(*destination_, out_);
+    }
+  }
+
+ private:
+  Target(Tensor out, Tensor self, std::optional<Tensor> destination)
+      : out_(std::move(out)), self_(std::move(self)), destination_(std::move(destination)) {}
+
+  Tensor out_;
+  Tensor self_;
+  std::optional<Tensor> destination_;
+};
+
+inline Accumulation make_accumulation(ElementType type, const Alpha& alpha = {}) {
+  Accumulation problem;
+  problem.dtype = type.dtype;
+  problem.complex_pairs = type.is_complex;
+  problem.alpha = alpha;
+  return problem;
+}
+
+// [outer, size(dim), inner] around one dimension; a 0-dim tensor counts as one element.
+struct Extents {
+  int64_t outer = 1;
+  int64_t size = 1;
+  int64_t inner = 1;
+};
+
+inline Extents extents_around(const Sizes& sizes, int64_t dim) {
+  if (sizes.empty()) {
+    return {};
+  }
+  return {product(sizes.data(), sizes.data() + dim), sizes[dim],
+          product(sizes.data() + dim + 1, sizes.data() + sizes.size())};
+}
+
+inline void set_shape(Accumulation& problem, const Extents& extents, int64_t num_rows) {
+  problem.outer = extents.outer;
+  problem.num_targets = extents.size;
+  problem.inner = extents.inner * (problem.complex_pairs ? 2 : 1);
+  problem.num_rows = num_rows;
+}
+
+}  // namespace reprocuda

@@ -1,0 +1,106 @@
+// index_add: self plus the rows of `source` at the positions `index` names, along one dimension.
+#pragma once
+
+#include "accumulate.h"
+
+namespace reprocuda {
+
+inline constexpr const char* kIndexAddSchemas[] = {
+    "index_add(Tensor self, int dim, Tensor index, Tensor source, float alpha=1, float alpha_imag=0, int alpha_int=1) "
+    "-> Tensor",
+    "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, float alpha=1, float alpha_imag=0, int alpha_int=1) "
+    "-> ()",
+    "index_add_out(Tensor self, int dim, Tensor index, Tensor source, float alpha, float alpha_imag, int alpha_int, "
+    "Tensor(a!) out) -> ()",
+};
+
+// torch: a vector's bad index is an IndexError, a row's a RuntimeError.
+[[noreturn]] inline void raise_index_out_of_range(const char* op, const Tensor& index, int64_t position, int64_t dim,
+                                                  int64_t size, bool as_index_error) {
+  const int64_t value = index_value(index, position);
+  const auto raise_as = [&]<class Error>(std::type_identity<Error>) {
+    raise<Error>(op, "(): index ", value, " at position ", position, " is out of bounds for dimension ", dim, " with size ",
+                 size);
+  };
+  if (as_index_error) {
+    raise_as(std::type_identity<std::out_of_range>{});
+  }
+  raise_as(std::type_identity<std::runtime_error>{});
+  __builtin_unreachable();
+}
+
+// What torch accepts; anything else is for torch to name.
+inline void check_index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const char* op) {
+  check<Irregular>(is_index_dtype(index) && index.dim() <= 1, op, "(): index must be an int32 or int64 vector");
+  check<Irregular>(self.scalar_type() == source.scalar_type(), op, "(): source has another dtype");
+  check<Irregular>(same_device(self, index) && same_device(self, source), op, "(): tensors are on different devices");
+  check<Irregular>(self.dim() == source.dim(), op, "(): source has another number of dimensions");
+  const auto self_sizes = self.sizes();
+  const auto source_sizes = source.sizes();
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    check<Irregular>(d == dim || self_sizes[d] == source_sizes[d], op, "(): source has another shape");
+  }
+  const int64_t num_rows = source.dim() == 0 ? 1 : source_sizes[dim];
+  check<Irregular>(index.numel() == num_rows, op, "(): index and source have different lengths");
+}
+
+template <class Backend>
+void index_add_into(Target target, int64_t dim, const Tensor& index, const Tensor& source, double alpha, double alpha_imag,
+                    int64_t alpha_int, const char* op) {
+  const Tensor& out = target.out();
+  const ElementType type = require_element_type(out, op);
+  const Tensor rows = as_contiguous(source);
+  const Tensor keys = as_contiguous(index);
+  Accumulation problem = make_accumulation(type, make_alpha(type, alpha, alpha_imag, alpha_int, op));
+  set_shape(problem, extents_around(sizes_of(out), dim), index.numel());
+  problem.out = target.out_ptr();
+  problem.self = target.self_ptr();
+  problem.src = rows.const_data_ptr();
+  problem.index = keys.const_data_ptr();
+  problem.index_is_int64 = keys.scalar_type() == ScalarType::Long;
+  const int64_t bad = Backend::accumulate(problem, out);
+  if (bad >= 0) {
+    raise_index_out_of_range(op, index, bad, dim, problem.num_targets, /*as_index_error=*/out.dim() <= 1);
+  }
+  target.commit();
+}
+
+template <class Backend>
+Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, double alpha, double alpha_imag,
+                 int64_t alpha_int) {
+  constexpr const char* op = "index_add";
+  dim = wrap_dim(dim, self.dim(), op);
+  check_index_add(self, dim, index, source, op);
+  Target target = Target::fresh(self);
+  index_add_into<Backend>(target, dim, index, source, alpha, alpha_imag, alpha_int, op);
+  return target.out();
+}
+
+template <class Backend>
+void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, double alpha, double alpha_imag,
+                int64_t alpha_int) {
+  constexpr const char* op = "index_add_";
+  dim = wrap_dim(dim, self.dim(), op);
+  check_index_add(self, dim, index, source, op);
+  index_add_into<Backend>(Target::in_place(self, op), dim, detach_from(index, self, op), detach_from(source, self, op), alpha,
+                          alpha_imag, alpha_int, op);
+}
+
+template <class Backend>
+void index_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, double alpha,
+                   double alpha_imag, int64_t alpha_int, const Tensor& out) {
+  constexpr const char* op = "index_add";
+  dim = wrap_dim(dim, self.dim(), op);
+  check_index_add(self, dim, index, source, op);
+  index_add_into<Backend>(Target::given(self, out, op), dim, detach_from(index, out, op), detach_from(source, out, op), alpha,
+                          alpha_imag, alpha_int, op);
+}
+
+template <class Backend>
+void register_index_add(torch::stable::detail::StableLibrary& library) {
+  library.impl("index_add", TORCH_BOX(&index_add<Backend>));
+  library.impl("index_add_", TORCH_BOX(&index_add_<Backend>));
+  library.impl("index_add_out", TORCH_BOX(&index_add_out<Backend>));
+}
+
+}  // namespace reprocuda

@@ -1,0 +1,33 @@
+// The library's door: the Python module that loads it, and every operator's schema. Kernels join from csrc/cpu and csrc/cuda.
+#include <Python.h>
+
+#include "embedding.h"
+#include "index_put.h"
+#include "scatter_add.h"
+#include "segment.h"
+
+// An importable module without contents: importing it runs the static initialisers below.
+extern "C" PyMODINIT_FUNC PyInit__C() {
+  static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+  return PyModule_Create(&module);
+}
+
+namespace reprocuda {
+
+STABLE_TORCH_LIBRARY(reprocuda, library) {
+  const auto define = [&](const auto& schemas) {
+    for (const char* schema : schemas) {
+      library.def(schema);
+    }
+  };
+  define(kIndexAddSchemas);
+  define(kScatterAddSchemas);
+  define(kIndexPutSchemas);
+  define(kEmbeddingSchemas);
+  define(kSegmentSchemas);
+  // Test hooks: how by-index problems are solved, process-wide.
+  library.def("_set_forced_algorithm(str name) -> ()");
+  library.def("_set_force_exact(bool force) -> ()");
+}
+
+}  // namespace reprocuda

@@ -1,0 +1,198 @@
+// What ops/ needs of a tensor beyond the stable ABI's own accessors: creation without the deterministic NaN fill, strided
+// views, overlap questions, dtypes as the backends name them.
+#pragma once
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "check.h"
+#include "problem.h"
+
+namespace reprocuda {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+using Sizes = std::vector<int64_t>;
+
+struct ElementType {
+  Dtype dtype;  // of one real component
+  bool is_complex;
+};
+
+// The backends' name for a torch dtype; nothing for the dtypes that no by-index operator of torch adds up.
+inline std::optional<ElementType> element_type(ScalarType type) {
+  switch (type) {
+    case ScalarType::Byte: return ElementType{Dtype::kUInt8, false};
+    case ScalarType::Char: return ElementType{Dtype::kInt8, false};
+    case ScalarType::Short: return ElementType{Dtype::kInt16, false};
+    case ScalarType::Int: return ElementType{Dtype::kInt32, false};
+    case ScalarType::Long: return ElementType{Dtype::kInt64, false};
+    case ScalarType::Bool: return ElementType{Dtype::kBool, false};
+    case ScalarType::Half: return ElementType{Dtype::kFloat16, false};
+    case ScalarType::BFloat16: return ElementType{Dtype::kBFloat16, false};
+    case ScalarType::Float: return ElementType{Dtype::kFloat32, false};
+    case ScalarType::Double: return ElementType{Dtype::kFloat64, false};
+    case ScalarType::ComplexHalf: return ElementType{Dtype::kFloat16, true};
+    case ScalarType::ComplexFloat: return ElementType{Dtype::kFloat32, true};
+    case ScalarType::ComplexDouble: return ElementType{Dtype::kFloat64, true};
+    default: return std::nullopt;
+  }
+}
+
+inline ElementType require_element_type(const Tensor& tensor, const char* op) {
+  const auto type = element_type(tensor.scalar_type());
+  check<Irregular>(type.has_value(), op, "(): dtype not supported");
+  return *type;
+}
+
+inline bool is_index_dtype(const Tensor& index) {
+  return index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int;
+}
+
+inline Sizes sizes_of(const Tensor& tensor) {
+  const auto sizes = tensor.sizes();
+  return Sizes(sizes.begin(), sizes.end());
+}
+
+inline int64_t product(const int64_t* begin, const int64_t* end) {
+  int64_t result = 1;
+  for (; begin != end; ++begin) {
+    result *= *begin;
+  }
+  return result;
+}
+
+inline Sizes contiguous_strides(const Sizes& sizes) {
+  Sizes strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= std::max<int64_t>(sizes[d], 1);
+  }
+  return strides;
+}
+
+// Uninitialised memory, whatever torch.utils.deterministic.fill_uninitialized_memory says: every byte gets written.
+inline Tensor new_tensor(const Sizes& sizes, ScalarType dtype, const Tensor& device_like) {
+  const Sizes strides = contiguous_strides(sizes);
+  int32_t device_type = 0;
+  int32_t device_index = 0;
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(device_like.get(), &device_type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(device_like.get(), &device_index));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(),
+                                                  torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype)),
+                                                  device_type, device_index, &handle));
+  return Tensor(handle);
+}
+
+// A view of the same storage, from the same first element; it may have another number of dimensions.
+inline Tensor view_as(const Tensor& tensor, const Sizes& sizes, const Sizes& strides) {
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(tensor.get(), static_cast<int64_t>(sizes.size()), sizes.data(),
+                                                        strides.data(), /*offset_increment=*/0, &handle));
+  return Tensor(handle);
+}
+
+inline Tensor as_contiguous(const Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+}
+
+inline bool same_device(const Tensor& a, const Tensor& b) {
+  return a.is_cuda() == b.is_cuda() && a.is_cpu() == b.is_cpu() && a.get_device_index() == b.get_device_index();
+}
+
+// The bytes a tensor can reach: [first, last).
+struct MemoryRange {
+  const char* first;
+  const char* last;
+};
+
+inline MemoryRange memory_range(const Tensor& tensor) {
+  const char* first = static_cast<const char*>(tensor.const_data_ptr());
+  if (tensor.numel() == 0) {
+    return {first, first};
+  }
+  int64_t reach = 1;
+  const auto sizes = tensor.sizes();
+  const auto strides = tensor.strides();
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    reach += (sizes[d] - 1) * strides[d];  // torch's strides are never negative
+  }
+  return {first, first + reach * static_cast<int64_t>(tensor.element_size())};
+}
+
+inline bool ranges_meet(const Tensor& a, const Tensor& b) {
+  const MemoryRange x = memory_range(a);
+  const MemoryRange y = memory_range(b);
+  return x.first < y.last && y.first < x.last;
+}
+
+// Does every element have memory of its own? Sufficient, and exact for anything made by slicing, permuting or expanding.
+inline bool elements_are_distinct(const Tensor& tensor) {
+  if (tensor.numel() <= 1 || tensor.is_contiguous()) {
+    return true;
+  }
+  std::vector<std::pair<int64_t, int64_t>> steps;  // (stride, size)
+  const auto sizes = tensor.sizes();
+  const auto strides = tensor.strides();
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] > 1) {
+      steps.emplace_back(strides[d], sizes[d]);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  int64_t reach = 1;
+  for (const auto& [stride, size] : steps) {
+    if (stride < reach) {
+      return false;
+    }
+    reach += (size - 1) * stride;
+  }
+  return true;
+}
+
+inline bool is_dense(const Tensor& tensor) {
+  const MemoryRange range = memory_range(tensor);
+  return elements_are_distinct(tensor) &&
+         range.last - range.first == tensor.numel() * static_cast<int64_t>(tensor.element_size());
+}
+
+// An argument that is read while `written` is being written. Sharing memory with it is torch's error when both are dense
+// (its own check says which one); slices that interleave without meeting are legitimate and are read from a copy.
+inline Tensor detach_from(const Tensor& argument, const Tensor& written, const char* op) {
+  if (!ranges_meet(argument, written)) {
+    return argument;
+  }
+  check<Irregular>(!(is_dense(argument) && is_dense(written)), op, "(): an argument shares memory with the result");
+  return torch::stable::clone(argument);
+}
+
+inline int64_t wrap_dim(int64_t dim, int64_t ndim, const char* op) {
+  const int64_t range = std::max<int64_t>(ndim, 1);
+  check<Irregular>(dim >= -range && dim < range, op, "(): dimension out of range");
+  return dim < 0 ? dim + range : dim;
+}
+
+// The value at a logical position of an index tensor, for error messages.
+inline int64_t index_value(const Tensor& index, int64_t position) {
+  const auto sizes = index.sizes();
+  const auto strides = index.strides();
+  int64_t offset = 0;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    offset += position % sizes[d] * strides[d];
+    position /= sizes[d];
+  }
+  return index.scalar_type() == ScalarType::Int ? static_cast<const int32_t*>(index.const_data_ptr())[offset]
+                                                : static_cast<const int64_t*>(index.const_data_ptr())[offset];
+}
+
+}  // namespace reprocuda
