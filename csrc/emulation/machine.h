@@ -1,0 +1,221 @@
+// The emulated device: resident blocks, launches and their count.
+//
+// Each resident block lives on an operating system thread of its own, because `__shared__` is `static thread_local`; only
+// the holder of a baton runs, so the interleaving is the schedule's and not the operating system's.
+#pragma once
+
+#include <semaphore.h>
+#include <sys/mman.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <tuple>
+
+#include "block.h"
+#include "kernel_names.h"
+#include "poison.h"
+
+namespace reprocuda::emulation {
+
+// A kernel did what it must not do; or it could not be launched at all.
+struct KernelError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline constexpr int kMaxResidentBlocks = 4;
+inline constexpr size_t kMaxDynamicShared = 99 * 1024;  // what every supported device grants
+
+class Machine {
+ public:
+  // The workers outlive everything: they sleep until the process ends.
+  static Machine& instance() {
+    static Machine* machine = new Machine;
+    return *machine;
+  }
+
+  void set_options(const Options& options) {
+    const std::lock_guard lock(mutex_);
+    options_ = options;
+    launches_since_options_ = 0;
+  }
+  Options options() const { return options_; }
+
+  std::map<std::string, int64_t> launch_counts() const { return counts_; }
+  void reset_launch_counts() { counts_.clear(); }
+  void count(const std::string& name) { ++counts_[name]; }
+  uint64_t steps() const { return total_steps_; }
+
+  void launch(const void* kernel, Index3 grid, Index3 block, size_t dynamic_bytes, void (*invoke)(const void*),
+              const void* arguments) {
+    const std::lock_guard lock(mutex_);
+    const std::string name = kernel_name(kernel);
+    check_configuration(name, grid, block, dynamic_bytes);
+    ++counts_[name];
+    Random random(options_.seed * 1000003 + launches_since_options_++);
+    begin(random, grid, block, dynamic_bytes, invoke, arguments);
+    const int residents = static_cast<int>(std::min<uint64_t>(resident_blocks(random), num_blocks_));
+    active_.clear();
+    for (int i = 0; i < residents; ++i) active_.push_back(&worker(i));
+    sem_post(&active_[random.below(residents)]->turn);
+    wait(done_);
+    total_steps_ += steps_;
+    if (!error_.empty()) throw KernelError(name + ": " + error_);
+  }
+
+ private:
+  struct Worker final : BlockHost {
+    explicit Worker(Machine& machine)
+        : machine(machine), stacks(allocate(kMaxThreads * kStackBytes)), block(*this, stacks), dynamic(kMaxDynamicShared) {
+      sem_init(&turn, 0, 0);
+      std::thread([this] { this->machine.work(*this); }).detach();
+    }
+    bool after_step() override { return machine.after_step(*this); }
+    void fail(std::string message) override {
+      if (machine.error_.empty()) machine.error_ = std::move(message);
+    }
+    static std::byte* allocate(size_t bytes) {
+      void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory == MAP_FAILED) throw std::bad_alloc();
+      return static_cast<std::byte*>(memory);
+    }
+
+    Machine& machine;
+    sem_t turn;
+    std::byte* stacks;
+    Block block;
+    DynamicShared dynamic;
+  };
+
+  Machine() { sem_init(&done_, 0, 0); }
+
+  static void wait(sem_t& semaphore) {
+    while (sem_wait(&semaphore) != 0) {
+    }
+  }
+
+  Worker& worker(int i) {
+    while (static_cast<int>(workers_.size()) <= i) workers_.push_back(std::make_unique<Worker>(*this));
+    return *workers_[i];
+  }
+
+  static void check_configuration(const std::string& name, Index3 grid, Index3 block, size_t dynamic_bytes) {
+    const auto require = [&](bool condition, const char* what) {
+      if (!condition) throw KernelError(name + ": invalid launch: " + what);
+    };
+    require(grid.x > 0 && grid.y > 0 && grid.z > 0, "an empty grid");
+    require(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535, "the grid is too large");
+    require(block.x > 0 && block.y > 0 && block.z > 0, "an empty block");
+    require(block.x <= kMaxThreads && block.y <= kMaxThreads && block.z <= 64, "the block is too large");
+    require(block.x * block.y * block.z <= kMaxThreads, "more than 1024 threads a block");
+    require(dynamic_bytes <= kMaxDynamicShared, "more dynamic shared memory than every device grants");
+  }
+
+  void begin(Random& random, Index3 grid, Index3 block, size_t dynamic_bytes, void (*invoke)(const void*),
+             const void* arguments) {
+    const int forced = options_.schedule;
+    const auto schedule = static_cast<Schedule>(forced >= 0 ? forced : random.below(kNumSchedules));
+    job_ = {invoke, arguments, grid, block, block.x * block.y * block.z, schedule};
+    dynamic_bytes_ = dynamic_bytes;
+    num_blocks_ = uint64_t{grid.x} * grid.y * grid.z;
+    next_block_ = 0;
+    steps_ = 0;
+    error_.clear();
+    pattern_ = PoisonPattern(random);
+    random_ = random;
+    // Any odd multiplier permutes a power of two; the indices beyond the grid are passed over.
+    span_ = std::bit_ceil(num_blocks_);
+    visited_ = 0;
+    const bool in_order = schedule == Schedule::kForward || schedule == Schedule::kReverse;
+    multiplier_ = in_order ? 1 : random_.next() | 1;
+    offset_ = in_order ? 0 : random_.next();
+    backwards_ = schedule == Schedule::kReverse;
+    constexpr uint32_t kPeriods[] = {16, 128, 1024, 4096};
+    switch_period_ = kPeriods[random_.below(std::size(kPeriods))];
+    steps_to_switch_ = 1 + random_.below(2 * switch_period_);
+  }
+
+  uint64_t resident_blocks(Random& random) const {
+    return options_.resident_blocks > 0 ? std::min(options_.resident_blocks, kMaxResidentBlocks)
+                                        : 1 + random.below(kMaxResidentBlocks);
+  }
+
+  // The next block of the grid, in the schedule's order.
+  bool take_block(Index3& index) {
+    while (visited_ < span_) {
+      const uint64_t position = (visited_++ * multiplier_ + offset_) & (span_ - 1);
+      if (position >= num_blocks_) continue;
+      const uint64_t b = backwards_ ? num_blocks_ - 1 - position : position;
+      index = {static_cast<unsigned>(b % job_.grid.x), static_cast<unsigned>(b / job_.grid.x % job_.grid.y),
+               static_cast<unsigned>(b / (uint64_t{job_.grid.x} * job_.grid.y))};
+      return true;
+    }
+    return false;
+  }
+
+  // The life of a worker: sleep until handed the baton, run blocks while there are any, hand the baton on.
+  void work(Worker& self) {
+    for (;;) {
+      wait(self.turn);
+      Index3 index;
+      while (error_.empty() && take_block(index)) {
+        poison_static_shared(pattern_);
+        self.dynamic.prepare(dynamic_bytes_, pattern_);
+        self.block.run(job_, index, Random(random_.next()), self.dynamic.data());
+        if (error_.empty() && !self.dynamic.guard_is_intact()) error_ = "a write past the dynamic shared memory";
+      }
+      std::erase(active_, &self);
+      sem_post(active_.empty() ? &done_ : &active_[random_.below(static_cast<uint32_t>(active_.size()))]->turn);
+    }
+  }
+
+  bool after_step(Worker& self) {
+    if (++steps_ > options_.max_steps && error_.empty()) error_ = "no progress after " + std::to_string(steps_) + " steps";
+    if (--steps_to_switch_ == 0) {
+      steps_to_switch_ = 1 + random_.below(2 * switch_period_);
+      Worker* other = active_[random_.below(static_cast<uint32_t>(active_.size()))];
+      if (other != &self) {
+        sem_post(&other->turn);
+        wait(self.turn);
+      }
+    }
+    return error_.empty();
+  }
+
+  mutable std::mutex mutex_;
+  Options options_;
+  uint64_t launches_since_options_ = 0;
+  std::map<std::string, int64_t> counts_;
+  uint64_t total_steps_ = 0;
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+  sem_t done_;
+
+  // The launch in progress; only the holder of the baton touches it.
+  Job job_;
+  size_t dynamic_bytes_ = 0;
+  uint64_t num_blocks_ = 0, next_block_ = 0;
+  uint64_t span_ = 0, visited_ = 0, multiplier_ = 1, offset_ = 0;
+  bool backwards_ = false;
+  uint64_t steps_ = 0;
+  uint32_t switch_period_ = 1, steps_to_switch_ = 1;
+  Random random_;
+  PoisonPattern pattern_;
+  std::string error_;
+  std::vector<Worker*> active_;
+};
+
+template <class... Parameters>
+struct Invocation {
+  void (*kernel)(Parameters...);
+  std::tuple<Parameters...> arguments;
+
+  static void run(const void* self) {
+    const auto& call = *static_cast<const Invocation*>(self);
+    std::apply(call.kernel, call.arguments);
+  }
+};
+
+}  // namespace reprocuda::emulation
