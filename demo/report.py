@@ -1,0 +1,65 @@
+"""The demo's table and picture."""
+
+from pathlib import Path
+
+import matplotlib
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from demo.training import SNAPSHOT_EVERY, Run
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+
+def share_of_other_bits(weights: torch.Tensor, reference: torch.Tensor) -> float:
+    return (weights.view(torch.int32) != reference.view(torch.int32)).double().mean().item()
+
+
+def first_difference(losses: list[float], reference: list[float]) -> str:
+    steps = (step for step, pair in enumerate(zip(losses, reference, strict=True), 1) if pair[0] != pair[1])
+    return str(next(steps, "never"))
+
+
+def show(console: Console, operators: str, labels: list[str], runs: list[Run]) -> None:
+    table = Table(title=f"[bold]{operators}[/]: the same training, {len(runs)} times", title_justify="left")
+    table.add_column("run", no_wrap=True)
+    table.add_column("final loss", justify="right")
+    table.add_column("gaps filled", justify="right")
+    table.add_column("loss differs\nfrom step", justify="right")
+    table.add_column("weights with\nother bits", justify="right")
+    table.add_column("SHA-256 of\nall weights", no_wrap=True)
+    reference = runs[0]
+    for label, run in zip(labels, runs, strict=True):
+        colour = "green" if run.sha256 == reference.sha256 else "red"
+        table.add_row(
+            label,
+            f"{run.losses[-1]:.7f}",
+            f"{100 * run.accuracy:.2f} %",
+            "" if run is reference else first_difference(run.losses, reference.losses),
+            "" if run is reference else f"{share_of_other_bits(run.snapshots[-1], reference.snapshots[-1]):.2%}",
+            f"[{colour}]{run.sha256[:16]}[/]",
+        )
+    console.print(table)
+    console.print()
+
+
+def draw(path: Path, labels: list[str], results: dict[str, list[Run]]) -> None:
+    """Left: how far the loss is from the first run's. Right: the share of weights whose bits differ from that run's."""
+    figure, (loss_axes, bits_axes) = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
+    for colour, (operators, runs) in zip(("tab:red", "tab:green"), results.items(), strict=True):
+        reference = runs[0]
+        for style, label, run in zip(("--", ":", "-.", "-"), labels[1:], runs[1:], strict=False):
+            gaps = [abs(a - b) for a, b in zip(run.losses, reference.losses, strict=True)]
+            shares = [share_of_other_bits(a, b) for a, b in zip(run.snapshots, reference.snapshots, strict=True)]
+            steps = [min(i * SNAPSHOT_EVERY, len(gaps)) for i in range(len(shares))]
+            loss_axes.plot(range(len(gaps)), gaps, style, color=colour, label=f"{operators}: {label}")
+            bits_axes.plot(steps, [100 * share for share in shares], style, color=colour)
+    loss_axes.set_yscale("symlog", linthresh=1e-8)
+    loss_axes.set_ylim(bottom=-1e-9)
+    loss_axes.set(xlabel="step", ylabel="|loss - loss of the first run|", title="Loss: distance from the first run")
+    bits_axes.set(xlabel="step", ylabel="%", ylim=(-3, 103), title="Weights whose bits differ from the first run")
+    figure.legend(*loss_axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
