@@ -5,38 +5,28 @@
 // that meet at different calls, lanes read that take no part.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
-#include <source_location>
 #include <string>
 #include <vector>
 
+#include "api.h"
 #include "fiber.h"
 #include "schedule.h"
 
 namespace reprocuda::emulation {
 
-using Location = std::source_location;
-
-inline constexpr unsigned kWarpSize = 32;
 inline constexpr unsigned kMaxThreads = 1024;
 inline constexpr size_t kStackBytes = 64 * 1024;
 
-struct Index3 {
-  unsigned x = 0, y = 0, z = 0;
-};
-
-enum class Collective : uint8_t { kSync, kShuffle, kBallot, kMatchAny, kAdd, kMin, kMax, kAnd, kOr, kXor, kMinSigned, kMaxSigned };
-
 enum class ThreadStatus : uint8_t { kReady, kAtBarrier, kAtCollective, kDone };
 
-struct ThreadState {
+struct ThreadState : ThreadView {
   FiberContext fiber;
-  Index3 index;
-  unsigned linear = 0;
   ThreadStatus status = ThreadStatus::kReady;
   Collective collective = Collective::kSync;
   unsigned mask = 0;
-  int source_lane = 0;   // shuffles: whose value this lane asks for
+  int source_lane = 0;
   uint64_t value = 0;
   uint64_t result = 0;
   Location where;
@@ -52,10 +42,6 @@ struct Job {
   Schedule schedule = Schedule::kForward;
 };
 
-class Block;
-inline Block* current_block = nullptr;  // set by whoever holds the baton: one fiber runs at a time in the whole process
-inline ThreadState* current_thread = nullptr;
-
 // What the block needs of the machine around it.
 class BlockHost {
  public:
@@ -64,16 +50,15 @@ class BlockHost {
   virtual void fail(std::string message) = 0;
 };
 
-class Block {
+class Block : public BlockView {
  public:
   Block(BlockHost& host, std::byte* stacks) : host_(host), stacks_(stacks), threads_(kMaxThreads) {}
 
   // Runs all threads of block `index` to their end, or returns early when the launch has failed.
   void run(const Job& job, Index3 index, Random random, void* dynamic_memory) {
     job_ = &job;
-    index_ = index;
+    BlockView::operator=({index, job.block_dim, job.grid, dynamic_memory});
     random_ = random;
-    dynamic_memory_ = dynamic_memory;
     running_ = job.num_threads;
     at_barrier_ = 0;
     std::fill(std::begin(pending_), std::end(pending_), 0u);
@@ -86,23 +71,15 @@ class Block {
     check_stacks();
   }
 
-  const Job& job() const { return *job_; }
-  Index3 index() const { return index_; }
-  void* dynamic_memory() const { return dynamic_memory_; }
+  static Block& current() { return *static_cast<Block*>(current_block); }
 
-  // A point where another thread, or another block, may run.
   void yield(Location where) {
-    current_thread->where = where;
+    self().where = where;
     switch_away();
   }
 
-  // `contribution` is combined over the block; the result counts, ands and ors at once.
-  struct Votes {
-    unsigned count = 0;
-    bool all = true, any = false;
-  };
   Votes barrier(bool contribution, Location where) {
-    ThreadState& self = *current_thread;
+    ThreadState& self = this->self();
     if (at_barrier_ == 0) {
       votes_ = {};
       barrier_location_ = where;
@@ -126,7 +103,7 @@ class Block {
   }
 
   uint64_t collective(Collective kind, unsigned mask, uint64_t value, int source_lane, Location where) {
-    ThreadState& self = *current_thread;
+    ThreadState& self = this->self();
     const unsigned lane = self.linear % kWarpSize;
     const unsigned warp = self.linear / kWarpSize;
     self.where = where;
@@ -147,9 +124,14 @@ class Block {
     return self.result;
   }
 
+  [[noreturn]] void fail(const std::string& message, Location where) {
+    self().where = where;
+    fail(message);
+  }
+
   [[noreturn]] void fail(const std::string& message) {
-    host_.fail(message + "\n  in thread " + describe(current_thread->index) + " of block " + describe(index_) + ", near " +
-               describe(current_thread->where));
+    host_.fail(message + "\n  in thread " + describe(current_thread->index) + " of block " + describe(index) + ", near " +
+               describe(self().where));
     abandon();
   }
 
@@ -176,14 +158,16 @@ class Block {
     prepare_fiber(thread.fiber, stack, kStackBytes, &Block::fiber_main);
   }
 
+  static ThreadState& self() { return *static_cast<ThreadState*>(current_thread); }
+
   static void fiber_main() {
-    Block* block = current_block;
-    block->job_->invoke(block->job_->arguments);
-    block->finish_thread();
+    Block& block = current();
+    block.job_->invoke(block.job_->arguments);
+    block.finish_thread();
   }
 
   [[noreturn]] void finish_thread() {
-    ThreadState& self = *current_thread;
+    ThreadState& self = this->self();
     self.status = ThreadStatus::kDone;
     picker_.make_waiting(self.linear);
     if (--running_ == 0) abandon();
@@ -199,7 +183,7 @@ class Block {
   }
 
   void switch_away() {
-    ThreadState* self = current_thread;
+    ThreadState* self = &this->self();
     const bool keep_going = host_.after_step();
     current_block = this;  // another block may have run
     current_thread = self;
@@ -227,17 +211,17 @@ class Block {
 
   void resolve(unsigned warp, unsigned mask) {
     ThreadState* lanes = &threads_[warp * kWarpSize];
-    const Collective kind = current_thread->collective;
-    uint64_t combined = current_thread->value;
+    const Collective kind = self().collective;
+    uint64_t combined = self().value;
     unsigned ballot = 0;
     for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
       const unsigned lane = std::countr_zero(rest);
       const ThreadState& thread = lanes[lane];
-      if (thread.collective != kind || !same_place(thread.where, current_thread->where)) {
+      if (thread.collective != kind || !same_place(thread.where, self().where)) {
         fail("lanes of one warp meet in different collectives: one at " + describe(thread.where));
       }
       if (thread.value != 0) ballot |= 1u << lane;
-      if (&thread != current_thread) combined = combine(kind, combined, thread.value);
+      if (&thread != &self()) combined = combine(kind, combined, thread.value);
     }
     for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
       ThreadState& thread = lanes[std::countr_zero(rest)];
@@ -319,9 +303,7 @@ class Block {
   std::byte* stacks_;  // kMaxThreads stacks
   std::vector<ThreadState> threads_;
   const Job* job_ = nullptr;
-  Index3 index_;
   Random random_;
-  void* dynamic_memory_ = nullptr;
   FiberContext outside_;
   ThreadPicker picker_;
   unsigned running_ = 0;

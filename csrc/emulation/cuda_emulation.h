@@ -1,5 +1,5 @@
 // The part of CUDA that the kernels use, for an ordinary C++ compiler: keywords, built-in variables, barriers, warp
-// collectives and atomics, run by the scheduler in block.h.
+// collectives and atomics, run by the scheduler in block.h. Link runtime.cpp.
 //
 // Not offered, on purpose: __activemask (its answer is a matter of chance), `extern __shared__` (dynamic_shared<T>() in
 // kernels/device.cuh), warps in implicit lockstep (say __syncwarp). There is no memory model: every write is seen at once.
@@ -10,8 +10,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "api.h"
 #include "intrinsics.h"
-#include "machine.h"
 #include "vector_types.h"
 
 #define __global__ __attribute__((noinline))
@@ -25,9 +25,9 @@
 #define __align__(n) __attribute__((aligned(n)))
 
 #define threadIdx (::reprocuda::emulation::current_thread->index)
-#define blockIdx (::reprocuda::emulation::current_block->index())
-#define blockDim (::reprocuda::emulation::current_block->job().block_dim)
-#define gridDim (::reprocuda::emulation::current_block->job().grid)
+#define blockIdx (::reprocuda::emulation::current_block->index)
+#define blockDim (::reprocuda::emulation::current_block->block_dim)
+#define gridDim (::reprocuda::emulation::current_block->grid)
 inline constexpr int warpSize = 32;
 
 namespace reprocuda::emulation {
@@ -53,7 +53,7 @@ T from_word(uint64_t word) {
 
 template <class T>
 T shuffle(unsigned mask, T value, int source_lane, Location where) {
-  return from_word<T>(current_block->collective(Collective::kShuffle, mask, to_word(value), source_lane, where));
+  return from_word<T>(collective(Collective::kShuffle, mask, to_word(value), source_lane, where));
 }
 
 inline int this_lane() { return static_cast<int>(current_thread->linear % kWarpSize); }
@@ -66,17 +66,15 @@ inline int lane_within(int wanted, int width) {
 }
 
 [[noreturn]] inline void assertion_failed(const char* what, Location where = Location::current()) {
-  if (current_block == nullptr) std::abort();
-  current_thread->where = where;
-  current_block->fail(std::string("assertion failed: ") + what);
+  fail(std::string("assertion failed: ") + what, where);
 }
 
-// An atomic is a place where others may run, before and after it.
 template <class T, class Update>
 T atomic(T* address, Update update, Location where) {
-  current_block->yield(where);
+  begin_atomic(address, sizeof(T), where);
   const T before = *address;
   *address = update(before);
+  end_atomic();
   return before;
 }
 
@@ -95,20 +93,20 @@ using Same = std::type_identity_t<T>;
 }  // namespace reprocuda::emulation
 
 inline void __syncthreads(reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::current_block->barrier(false, where);
+  reprocuda::emulation::barrier(false, where);
 }
 inline int __syncthreads_or(int condition, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::current_block->barrier(condition != 0, where).any;
+  return reprocuda::emulation::barrier(condition != 0, where).any;
 }
 inline int __syncthreads_and(int condition, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::current_block->barrier(condition != 0, where).all;
+  return reprocuda::emulation::barrier(condition != 0, where).all;
 }
 inline int __syncthreads_count(int condition, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return static_cast<int>(reprocuda::emulation::current_block->barrier(condition != 0, where).count);
+  return static_cast<int>(reprocuda::emulation::barrier(condition != 0, where).count);
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu,
                        reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::current_block->collective(reprocuda::emulation::Collective::kSync, mask, 0, 0, where);
+  reprocuda::emulation::collective(reprocuda::emulation::Collective::kSync, mask, 0, 0, where);
 }
 unsigned __activemask() = delete;
 
@@ -142,7 +140,7 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
 
 inline unsigned __ballot_sync(unsigned mask, int predicate,
                               reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return static_cast<unsigned>(reprocuda::emulation::current_block->collective(reprocuda::emulation::Collective::kBallot, mask,
+  return static_cast<unsigned>(reprocuda::emulation::collective(reprocuda::emulation::Collective::kBallot, mask,
                                                                                predicate != 0, 0, where));
 }
 inline int __any_sync(unsigned mask, int predicate,
@@ -156,14 +154,14 @@ inline int __all_sync(unsigned mask, int predicate,
 template <reprocuda::emulation::Exchangeable T>
 unsigned __match_any_sync(unsigned mask, T value,
                           reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return static_cast<unsigned>(reprocuda::emulation::current_block->collective(
+  return static_cast<unsigned>(reprocuda::emulation::collective(
       reprocuda::emulation::Collective::kMatchAny, mask, reprocuda::emulation::to_word(value), 0, where));
 }
 
 namespace reprocuda::emulation {
 template <class T>
 T reduce(Collective kind, unsigned mask, T value, Location where) {
-  return static_cast<T>(current_block->collective(kind, mask, to_word(value), 0, where));
+  return static_cast<T>(collective(kind, mask, to_word(value), 0, where));
 }
 template <class T>
 concept Reducible = std::is_same_v<T, int> || std::is_same_v<T, unsigned>;
@@ -241,17 +239,16 @@ T atomicCAS(T* address, reprocuda::emulation::Same<T> expected, reprocuda::emula
 }
 
 inline void __threadfence(reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::current_block->yield(where);
+  reprocuda::emulation::fence(where);
 }
 inline void __threadfence_block(reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::current_block->yield(where);
+  reprocuda::emulation::yield(where);
 }
 inline void __nanosleep(unsigned, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::current_block->yield(where);
+  reprocuda::emulation::yield(where);
 }
 [[noreturn]] inline void __trap(reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::current_thread->where = where;
-  reprocuda::emulation::current_block->fail("the kernel trapped");
+  reprocuda::emulation::fail("the kernel trapped", where);
 }
 
 #undef assert

@@ -10,20 +10,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <thread>
-#include <tuple>
 
 #include "block.h"
 #include "kernel_names.h"
 #include "poison.h"
 
 namespace reprocuda::emulation {
-
-// A kernel did what it must not do; or it could not be launched at all.
-struct KernelError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 inline constexpr int kMaxResidentBlocks = 4;
 inline constexpr size_t kMaxDynamicShared = 99 * 1024;  // what every supported device grants
@@ -41,12 +34,16 @@ class Machine {
     options_ = options;
     launches_since_options_ = 0;
   }
-  Options options() const { return options_; }
 
   std::map<std::string, int64_t> launch_counts() const { return counts_; }
   void reset_launch_counts() { counts_.clear(); }
   void count(const std::string& name) { ++counts_[name]; }
   uint64_t steps() const { return total_steps_; }
+
+  void poison(void* memory, size_t bytes) const {
+    Random random(options_.seed ^ 0x90150u);
+    PoisonPattern(random).fill(memory, bytes);
+  }
 
   void launch(const void* kernel, Index3 grid, Index3 block, size_t dynamic_bytes, void (*invoke)(const void*),
               const void* arguments) {
@@ -61,6 +58,8 @@ class Machine {
     for (int i = 0; i < residents; ++i) active_.push_back(&worker(i));
     sem_post(&active_[random.below(residents)]->turn);
     wait(done_);
+    current_thread = nullptr;
+    current_block = nullptr;
     total_steps_ += steps_;
     if (!error_.empty()) throw KernelError(name + ": " + error_);
   }
@@ -205,17 +204,6 @@ class Machine {
   PoisonPattern pattern_;
   std::string error_;
   std::vector<Worker*> active_;
-};
-
-template <class... Parameters>
-struct Invocation {
-  void (*kernel)(Parameters...);
-  std::tuple<Parameters...> arguments;
-
-  static void run(const void* self) {
-    const auto& call = *static_cast<const Invocation*>(self);
-    std::apply(call.kernel, call.arguments);
-  }
 };
 
 }  // namespace reprocuda::emulation

@@ -24,13 +24,6 @@ enum class Schedule : int {
 };
 inline constexpr int kNumSchedules = 8;
 
-struct Options {
-  uint64_t seed = 0;
-  int schedule = -1;        // a Schedule, or -1: the seed chooses
-  int resident_blocks = 0;  // blocks interleaved with each other; 0: the seed chooses 1 to 4
-  uint64_t max_steps = uint64_t{1} << 33;  // a launch that takes more makes no progress
-};
-
 class Random {
  public:
   explicit Random(uint64_t seed = 0) : state_(mix(seed + 0x9e3779b97f4a7c15)) {}

@@ -70,23 +70,23 @@ void launch(void (*kernel)(Parameters...), Dim3 grid, Dim3 block, size_t dynamic
   static_assert(sizeof(std::tuple<Parameters...>) <= 4096, "CUDA takes 4 KiB of kernel parameters");
   using Call = emulation::Invocation<Parameters...>;
   const Call call{kernel, {static_cast<Parameters>(arguments)...}};
-  emulation::Machine::instance().launch(reinterpret_cast<const void*>(kernel), {grid.x, grid.y, grid.z},
-                                        {block.x, block.y, block.z}, dynamic_shared_bytes, &Call::run, &call);
+  emulation::launch_kernel(reinterpret_cast<const void*>(kernel), {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
+                           dynamic_shared_bytes, &Call::run, &call);
 }
 
 inline void memset_async(void* memory, int value, size_t bytes, Stream) {
-  emulation::Machine::instance().count("memset");
+  emulation::count_launch("memset");
   if (bytes != 0) std::memset(memory, value, bytes);
 }
 
 inline void copy_async(void* to, const void* from, size_t bytes, Stream) {
-  emulation::Machine::instance().count("copy");
+  emulation::count_launch("copy");
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
 template <class T>
 T* dynamic_shared() {
-  return static_cast<T*>(emulation::current_block->dynamic_memory());
+  return static_cast<T*>(emulation::current_block->dynamic_memory);
 }
 
 }  // namespace reprocuda
