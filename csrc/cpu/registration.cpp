@@ -1,7 +1,6 @@
 // The CPU backend under the operators: registers every family for the CPU key and lends torch's thread pool to csrc/cpu.
-#include <string_view>
-
 #include "../ops/embedding.h"
+#include "../ops/forcing.h"
 #include "../ops/index_put.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
@@ -76,20 +75,7 @@ struct CpuBackend {
   }
 };
 
-void set_forced_algorithm(const std::string& name) {
-  constexpr std::pair<std::string_view, Algorithm> names[] = {
-      {"auto", Algorithm::kAuto},           {"rows", Algorithm::kRows},
-      {"bins", Algorithm::kBins},           {"partition", Algorithm::kPartition},
-      {"fixed_point", Algorithm::kFixedPoint}, {"small", Algorithm::kSmall},
-  };
-  for (const auto& [known, algorithm] : names) {
-    if (known == name) {
-      cpu::set_forced_algorithm(algorithm);
-      return;
-    }
-  }
-  raise<std::runtime_error>("_set_forced_algorithm(): no algorithm is called '", name, "'");
-}
+void set_forced_algorithm(const std::string& name) { cpu::set_forced_algorithm(algorithm_named(name)); }
 
 void set_force_exact(bool force) { cpu::set_force_exact(force); }
 

@@ -1,0 +1,130 @@
+// The CUDA backend under the operators: registers every family for the CUDA key, on torch's current stream and out of
+// torch's caching allocator.
+#include <cuda_runtime_api.h>
+#include <torch/csrc/stable/accelerator.h>
+
+#include <array>
+#include <mutex>
+
+#include "../ops/embedding.h"
+#include "../ops/forcing.h"
+#include "../ops/index_put.h"
+#include "../ops/scatter_add.h"
+#include "../ops/segment.h"
+#include "accumulate.h"
+#include "linearize.h"
+
+namespace reprocuda {
+namespace {
+
+struct DeviceProperties {
+  int num_sms;
+  int compute_capability;
+};
+
+// Attributes do not change; asking the driver for them does cost.
+DeviceProperties device_properties(int device) {
+  constexpr int kMaxDevices = 128;
+  static std::array<std::once_flag, kMaxDevices> asked;
+  static std::array<DeviceProperties, kMaxDevices> known;
+  check<std::runtime_error>(device >= 0 && device < kMaxDevices, "reprocuda: no device has the number ", device);
+  std::call_once(asked[device], [&] {
+    const auto attribute = [&](cudaDeviceAttr name) {
+      int value = 0;
+      const cudaError_t status = cudaDeviceGetAttribute(&value, name, device);
+      check<std::runtime_error>(status == cudaSuccess, "CUDA: ", cudaGetErrorString(status));
+      return value;
+    };
+    known[device] = {attribute(cudaDevAttrMultiProcessorCount),
+                     10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor)};
+  });
+  return known[device];
+}
+
+// One operator call: the device made current, its stream, and the temporary memory that lives until the call returns.
+// Handing memory back before the kernels have run is safe: the caching allocator reuses it in stream order only.
+class DeviceCall {
+ public:
+  explicit DeviceCall(const Tensor& like) : like_(like), guard_(like.get_device_index()) {
+    const int device = like.get_device_index();
+    const DeviceProperties properties = device_properties(device);
+    void* stream = nullptr;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
+    context_.stream = static_cast<CUstream_st*>(stream);
+    context_.device = device;
+    context_.num_sms = properties.num_sms;
+    context_.compute_capability = properties.compute_capability;
+    context_.owner = this;
+    context_.allocate = [](void* owner, size_t bytes) { return static_cast<DeviceCall*>(owner)->allocate(bytes); };
+  }
+
+  DeviceCall(const DeviceCall&) = delete;
+  DeviceCall& operator=(const DeviceCall&) = delete;
+
+  const cuda::Context& context() const { return context_; }
+
+ private:
+  void* allocate(size_t bytes) {
+    memory_.push_back(new_tensor({static_cast<int64_t>(bytes)}, ScalarType::Byte, like_));
+    return memory_.back().mutable_data_ptr();
+  }
+
+  const Tensor& like_;
+  torch::stable::accelerator::DeviceGuard guard_;
+  std::vector<Tensor> memory_;
+  cuda::Context context_;
+};
+
+struct CudaBackend {
+  static constexpr int64_t kNoneKnown = -1;  // a bad index traps on the device
+
+  static int64_t accumulate(const Accumulation& problem, const Tensor& out) {
+    cuda::accumulate(problem, DeviceCall(out).context());
+    return kNoneKnown;
+  }
+
+  static int64_t accumulate(const ElementAccumulation& problem, const Tensor& out) {
+    cuda::accumulate(problem, DeviceCall(out).context());
+    return kNoneKnown;
+  }
+
+  static int64_t linearize(const IndexLinearization& problem, const Tensor& out) {
+    cuda::linearize(problem, DeviceCall(out).context());
+    return kNoneKnown;
+  }
+
+  static int64_t build_plan(const Tensor& index, int64_t num_targets, int64_t* permutation, int64_t* offsets) {
+    cuda::build_plan(index.const_data_ptr(), index.scalar_type() == ScalarType::Long, index.numel(), num_targets,
+                     permutation, offsets, DeviceCall(index).context());
+    return kNoneKnown;
+  }
+
+  // What the offsets and the permutation hold cannot be read without waiting for the device.
+  static void check_plan(const Tensor*, const Tensor&, int64_t, const char*) {}
+};
+
+void set_forced_algorithm(const std::string& name) { cuda::set_forced_algorithm(algorithm_named(name)); }
+
+void set_force_exact(bool force) { cuda::set_force_exact(force); }
+
+// This library's own hooks: it is loaded beside _C, which holds the CPU's.
+STABLE_TORCH_LIBRARY_FRAGMENT(reprocuda, library) {
+  library.def("_set_forced_algorithm_cuda(str name) -> ()");
+  library.def("_set_force_exact_cuda(bool force) -> ()");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(reprocuda, CompositeExplicitAutograd, library) {
+  library.impl("_set_forced_algorithm_cuda", TORCH_BOX(&set_forced_algorithm));
+  library.impl("_set_force_exact_cuda", TORCH_BOX(&set_force_exact));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
+  register_index_add<CudaBackend>(library);
+  register_scatter_add<CudaBackend>(library);
+  register_index_put<CudaBackend>(library);
+  register_embedding<CudaBackend>(library);
+  register_segment<CudaBackend>(library);
+}
+
+}  // namespace
+}  // namespace reprocuda
