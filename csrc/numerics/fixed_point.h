@@ -83,4 +83,32 @@ REPROCUDA_HD bool certify_fixed(Fixed128 value, int exponent, int64_t below, int
   return bits_of(low) == bits_of(high);
 }
 
+// Divides the 128-bit number in place; true if there is a remainder.
+REPROCUDA_HD bool divide_wide(uint64_t divisor, uint64_t* high, uint64_t* low) {
+  uint64_t rest = 0;
+  uint64_t words[2] = {*high, *low};
+  if (divisor >> 32 == 0) {
+    for (uint64_t& word : words) {
+      const uint64_t upper = (rest << 32) | (word >> 32);
+      const uint64_t lower = ((upper % divisor) << 32) | (word & 0xffffffffu);
+      rest = lower % divisor;
+      word = ((upper / divisor) << 32) | (lower / divisor);
+    }
+  } else {
+    for (uint64_t& word : words) {
+      uint64_t quotient = 0;
+      for (int bit = 63; bit >= 0; --bit) {
+        rest = (rest << 1) | ((word >> bit) & 1);
+        const bool fits = rest >= divisor;
+        rest -= fits ? divisor : 0;
+        quotient = (quotient << 1) | (fits ? 1 : 0);
+      }
+      word = quotient;
+    }
+  }
+  *high = words[0];
+  *low = words[1];
+  return rest != 0;
+}
+
 }  // namespace reprocuda
