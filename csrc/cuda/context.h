@@ -39,7 +39,4 @@ struct Context {
   }
 };
 
-// Throws std::runtime_error if a launch since the last check was refused. Does not wait for the kernels.
-void check_launches(const char* what);
-
 }  // namespace reprocuda::cuda

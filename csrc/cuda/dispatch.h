@@ -7,17 +7,10 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "../numerics/half.h"
+#include "../kernels/element.cuh"
 #include "../ops/problem.h"
 
-namespace reprocuda {
-
-// One byte, 0 or 1 in memory; any other byte counts as true.
-struct Boolean {
-  uint8_t bits;
-};
-
-namespace cuda {
+namespace reprocuda::cuda {
 
 // Calls f.operator()<T>() for the element type of `dtype`.
 template <class F>
@@ -55,5 +48,4 @@ inline int64_t element_size(Dtype dtype) {
   return dispatch(dtype, []<class T>() { return static_cast<int64_t>(sizeof(T)); });
 }
 
-}  // namespace cuda
-}  // namespace reprocuda
+}  // namespace reprocuda::cuda
