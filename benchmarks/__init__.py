@@ -1,0 +1,1 @@
+"""Times reprocuda beside torch: `python -m benchmarks`. A wrong result is never timed."""

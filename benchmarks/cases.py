@@ -1,0 +1,236 @@
+"""What is measured: one class a family of operators, each with its baselines beside it, and the goals on the CPU."""
+
+import functools
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+import reprocuda
+from benchmarks.exactness import Sample
+from benchmarks.timing import Contestant
+
+try:
+    import torch_scatter
+except ImportError:
+    torch_scatter = None
+
+OURS = "reprocuda"
+ALL_NAN = "reprocuda, all NaN"
+FORCED_EXACT = "reprocuda, all exact fallback"
+PLANNED = "reprocuda, plan reused"
+DETERMINISTIC = "native deterministic"
+COLD_CACHE_BYTES = 256 * 2**20  # on a GPU, buffers rotate over at least this much memory
+
+
+@contextmanager
+def torch_deterministic():
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+@contextmanager
+def everything_falls_back():
+    torch.ops.reprocuda._set_force_exact(True)
+    try:
+        yield
+    finally:
+        torch.ops.reprocuda._set_force_exact(False)
+
+
+@dataclass
+class Problem:
+    """The tensors of one case: sums of src by index, into an output that starts at zero."""
+
+    index: torch.Tensor  # [rows]
+    src: torch.Tensor  # [rows, features], or [rows] where features is 1
+    segments: int
+    sample: Sample
+    copies: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)  # (out, src), rotated by the timer
+
+    def zeros(self) -> torch.Tensor:
+        return self.src.new_zeros((self.segments, *self.src.shape[1:]))
+
+    def nan(self) -> torch.Tensor:
+        return torch.full_like(self.src, float("nan"))
+
+
+def make_problem(case: "Case", device: str) -> Problem:
+    generator = torch.Generator().manual_seed(case.rows + case.features)
+    dtype = getattr(torch, case.dtype)
+    if case.zipf:  # the k-th segment has a share of 1 / k
+        weights = 1 / torch.arange(1, case.segments + 1, dtype=torch.float64)
+        index = torch.multinomial(weights, case.rows, replacement=True, generator=generator)
+        index = torch.randperm(case.segments, generator=generator)[index]
+    else:
+        index = torch.randint(case.segments, (case.rows,), generator=generator)
+    shape = (case.rows,) if case.features == 1 else (case.rows, case.features)
+    src = torch.randn(shape, generator=generator).to(dtype)
+    sample = Sample.draw(index, src.reshape(case.rows, -1), case.segments)
+    problem = Problem(index.to(device), src.to(device), case.segments, sample)
+    footprint = problem.src.nbytes + problem.zeros().nbytes
+    num_copies = 1 + COLD_CACHE_BYTES // footprint if device == "cuda" else 1
+    problem.copies = [(problem.zeros(), problem.src.clone()) for _ in range(min(num_copies, 64))]
+    return problem
+
+
+@dataclass(frozen=True)
+class Case:
+    rows: int
+    features: int
+    segments: int
+    zipf: bool = False
+    dtype: str = "float32"
+    variants: bool = True  # also all-NaN input, every output through the fallback, and a plan that is reused
+    goals: dict = field(default_factory=dict)  # threads -> {(contestant, baseline): largest ratio}
+
+    @property
+    def family(self) -> str:
+        return type(self).__name__
+
+    @property
+    def shape(self) -> str:
+        return f"{self.rows:.0e}, {self.features}, {self.segments:.0e}".replace("e+0", "e") + ("  Zipf" * self.zipf)
+
+    def contestants(self, problem: Problem) -> list[Contestant]:
+        raise NotImplementedError
+
+    def contestant(self, problem: Problem, name: str, run: Callable, *, promise="close", src=None, scope=None):
+        """`run(out, src)` does the work once and returns the result; `promise` is what it must hold to be timed."""
+
+        def call(copy: int) -> object:
+            out, finite = problem.copies[copy]
+            return run(out, finite if src is None else src)
+
+        def judge() -> tuple[str, float | None]:
+            result = run(problem.zeros(), problem.src if src is None else src)
+            if promise == "nan":
+                return ("" if problem.sample.is_nan(result) else "not NaN", None)
+            share = problem.sample.share_right(result)
+            kept = share == 1.0 if promise == "exact" else problem.sample.is_close(result)
+            return ("" if kept else f"only {share:.0%} of the sampled outputs are right", share)
+
+        return Contestant(name, call, judge, *([scope] if scope else []))
+
+
+@dataclass(frozen=True)
+class IndexAdd(Case):
+    """index_add_ along dimension 0; with one feature, beside scatter_add_ too."""
+
+    def contestants(self, problem: Problem) -> list[Contestant]:
+        add = functools.partial(self.contestant, problem)
+        index = problem.index
+
+        def native(out, src):
+            return out.index_add_(0, index, src)
+
+        def ours(out, src):
+            torch.ops.reprocuda.index_add_(out, 0, index, src)
+            return out
+
+        found = [
+            add("index_add_", native),
+            add(DETERMINISTIC, native, scope=torch_deterministic),
+            add(OURS, ours, promise="exact"),
+        ]
+        if self.features == 1:
+            found.insert(1, add("scatter_add_", lambda out, src: out.scatter_add_(0, index, src)))
+        if torch_scatter is not None:
+            scatter = torch_scatter.scatter_sum
+            found.append(add("torch_scatter", lambda out, src: scatter(src, index, dim=0, dim_size=self.segments)))
+        if self.variants:
+            permutation, offsets = torch.ops.reprocuda.segment_plan(index, self.segments)
+
+            def planned(out, src):
+                torch.ops.reprocuda.index_add_planned_(out, 0, permutation, offsets, src)
+                return out
+
+            found += [
+                add(PLANNED, planned, promise="exact"),
+                add(ALL_NAN, ours, promise="nan", src=problem.nan()),
+                add(FORCED_EXACT, ours, promise="exact", scope=everything_falls_back),
+            ]
+        return found
+
+
+@dataclass(frozen=True)
+class ScatterAdd(Case):
+    """scatter_add_ with an index for every element: the same index in every column, but spelled out."""
+
+    def contestants(self, problem: Problem) -> list[Contestant]:
+        index = problem.index if self.features == 1 else problem.index[:, None].repeat(1, self.features)
+
+        def native(out, src):
+            return out.scatter_add_(0, index, src)
+
+        def ours(out, src):
+            torch.ops.reprocuda.scatter_add_(out, 0, index, src)
+            return out
+
+        add = functools.partial(self.contestant, problem)
+        return [
+            add("scatter_add_", native),
+            add(DETERMINISTIC, native, scope=torch_deterministic),
+            add(OURS, ours, promise="exact"),
+        ]
+
+
+@dataclass(frozen=True)
+class EmbeddingBackward(Case):
+    """The dense gradient of an embedding table."""
+
+    def contestants(self, problem: Problem) -> list[Contestant]:
+        arguments = (problem.index, self.segments, -1, False)
+
+        def native(_, src):
+            grad = src.reshape(self.rows, self.features)
+            return torch.ops.aten.embedding_dense_backward(grad, *arguments)
+
+        def ours(_, src):
+            grad = src.reshape(self.rows, self.features)
+            return torch.ops.reprocuda.embedding_dense_backward(grad, *arguments)
+
+        add = functools.partial(self.contestant, problem)
+        return [
+            add("embedding_dense_backward", native),
+            add(DETERMINISTIC, native, scope=torch_deterministic),
+            add(OURS, ours, promise="exact"),
+        ]
+
+
+# (rows, features, segments, Zipf) -> the largest ratio to index_add_ with 2 threads, and to scatter_add_ (one feature)
+SHAPES = {
+    (1_000_000, 16, 100_000, False): (0.4, None),
+    (1_000_000, 64, 50_000, False): (0.65, None),
+    (200_000, 256, 10_000, False): (0.9, None),
+    (100_000, 768, 50_000, True): (0.65, None),
+    (1_000_000, 1, 10_000, False): (1.0, 1.0),
+    (1_000_000, 1, 1_000_000, False): (2.0, 3.0),
+    (10_000_000, 1, 256, False): (1.0, 1.5),
+}
+
+
+def all_cases() -> list[Case]:
+    cases: list[Case] = []
+    for (rows, features, segments, zipf), (goal, scatter_goal) in SHAPES.items():
+        goals = {
+            2: {(OURS, "index_add_"): goal, (FORCED_EXACT, "index_add_"): 5.0, (ALL_NAN, OURS): 1.5},
+            1: {(OURS, "index_add_"): 1.0} if features > 1 else {},
+        }
+        if scatter_goal:
+            goals[2][OURS, "scatter_add_"] = scatter_goal
+        shape = (rows, features, segments, zipf)
+        cases.append(IndexAdd(*shape, goals=goals))
+        cases += [IndexAdd(*shape, dtype=dtype, variants=False) for dtype in ("bfloat16", "float64")]
+        cases.append(EmbeddingBackward(*shape, goals={2: {(OURS, "embedding_dense_backward"): 0.4}}))
+    cases.append(ScatterAdd(1_000_000, 16, 100_000))
+    return cases
+
+
+def exists_on(device: str) -> bool:
+    return device == "cpu" or (torch.cuda.is_available() and reprocuda.build_info()["cuda_loaded"])

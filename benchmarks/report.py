@@ -1,0 +1,100 @@
+"""The benchmark's table, Markdown and picture."""
+
+from pathlib import Path
+
+import matplotlib
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import OURS
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+COLUMNS = ("operator", "rows, features, segments", "dtype", "threads", "contestant")
+COLUMNS += ("median ms", "quartiles", "right", "ratio")
+
+
+def _baseline(row: dict) -> str:
+    """What our ratios are quoted against: the operator that ours replaces."""
+    return {
+        "IndexAdd": "index_add_",
+        "ScatterAdd": "scatter_add_",
+        "EmbeddingBackward": "embedding_dense_backward",
+    }[row["family"]]
+
+
+def _milliseconds(row: dict) -> tuple[str, str]:
+    timing = row["milliseconds"]
+    if timing is None:
+        return "-", row["wrong"]
+    return f"{timing['median']:.3g}", f"{timing['quartile_low']:.3g} - {timing['quartile_high']:.3g}"
+
+
+def _goals(row: dict) -> str:
+    """Every ratio that has a goal, or else the one to the baseline."""
+    parts = []
+    for other, entry in row["ratios"].items():
+        if entry["goal"] is not None:
+            met = "met" if entry["ratio"] <= entry["goal"] else "MISSED"
+            parts.append(f"{entry['ratio']:.2f} x {other} (goal {entry['goal']:g}: {met})")
+    if not parts and _baseline(row) in row["ratios"]:
+        parts.append(f"{row['ratios'][_baseline(row)]['ratio']:.2f} x {_baseline(row)}")
+    return "; ".join(parts)
+
+
+def _right(row: dict) -> str:
+    return "" if row["share_right"] is None else f"{row['share_right']:.0%}"
+
+
+def show(console: Console, rows: list[dict]) -> None:
+    first = rows[0]
+    title = f"[bold]{first['family']}[/] (rows, features, segments) = ({first['shape']}), {first['dtype']}"
+    table = Table(title=title, title_justify="left")
+    for column in ("threads", "contestant", "median ms", "quartiles", "sampled outputs\nexactly right", "ratio"):
+        table.add_column(column)
+    for row in rows:
+        style = "bold" if row["contestant"] == OURS else None
+        cells = (str(row["threads"]), row["contestant"], *_milliseconds(row), _right(row), _goals(row))
+        table.add_row(*cells, style=style)
+    console.print(table)
+
+
+def markdown(document: dict) -> str:
+    lines = [
+        f"# Benchmarks on the {document['device'].upper()}",
+        "",
+        f"{document['machine']}; torch {document['torch']}; {document['date']}; medians of {document['repeats']} "
+        "interleaved rounds. Written by `python -m benchmarks`.",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "| --- " * len(COLUMNS) + "|",
+    ]
+    for row in document["rows"]:
+        cells = (row["family"], row["shape"], row["dtype"], str(row["threads"]), row["contestant"],
+                 *_milliseconds(row), _right(row), _goals(row))  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    if document["overhead_microseconds"]:
+        lines += ["", "| a tiny call | microseconds |", "| --- | --- |"]
+        lines += [f"| {what} | {cost:.2f} |" for what, cost in document["overhead_microseconds"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def draw(path: Path, document: dict) -> None:
+    """Bars: our time over that of the operator we replace, for each case; 1 is the same speed."""
+    threads = max((row["threads"] for row in document["rows"]), default=0)
+    rows = [
+        row
+        for row in document["rows"]
+        if row["contestant"] == OURS and row["threads"] == threads and _baseline(row) in row["ratios"]
+    ]
+    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.32 * len(rows)), layout="constrained")
+    labels = [f"{row['family']} ({row['shape']}) {row['dtype']}" for row in rows]
+    ratios = [row["ratios"][_baseline(row)]["ratio"] for row in rows]
+    axes.barh(labels, ratios, color=["tab:green" if ratio <= 1 else "tab:orange" for ratio in ratios])
+    axes.axvline(1, color="black", linewidth=1)
+    axes.invert_yaxis()
+    axes.set_xlabel("time / time of torch's operator (less is faster)")
+    axes.set_title(f"{document['machine']}, {threads} threads")
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
