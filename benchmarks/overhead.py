@@ -1,4 +1,4 @@
-"""What replacing an operator costs a call, in microseconds: run as a program, in a process that replaced nothing yet."""
+"""What replacing an operator costs a call, in microseconds: a program, for its process must have replaced nothing yet."""
 
 import json
 import statistics
