@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -23,17 +22,6 @@ SHAPES = (  # rows, features, segments
 SHORT_SHAPES = SHAPES[:3]
 REPEATS = 3
 ops = torch.ops.reprocuda
-
-
-@contextmanager
-def forced(algorithm: str, exact: bool):
-    ops._set_forced_algorithm(algorithm)
-    ops._set_force_exact(exact)
-    try:
-        yield
-    finally:
-        ops._set_forced_algorithm("auto")
-        ops._set_force_exact(False)
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What replacing an operator costs a call, in microseconds: a program, for its process must have replaced nothing yet."""
+"""What replacing an operator costs a call, in microseconds: a program, so that its process has replaced nothing yet."""
 
 import json
 import statistics
