@@ -9,6 +9,7 @@ import torch
 
 import reprocuda
 from benchmarks.exactness import Sample
+from benchmarks.forcing import forced
 from benchmarks.timing import Contestant
 
 try:
@@ -32,15 +33,6 @@ def torch_deterministic():
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-
-
-@contextmanager
-def everything_falls_back():
-    torch.ops.reprocuda._set_force_exact(True)
-    try:
-        yield
-    finally:
-        torch.ops.reprocuda._set_force_exact(False)
 
 
 @dataclass
@@ -153,7 +145,7 @@ class IndexAdd(Case):
             found += [
                 add(PLANNED, planned, promise="exact"),
                 add(ALL_NAN, ours, promise="nan", src=problem.nan()),
-                add(FORCED_EXACT, ours, promise="exact", scope=everything_falls_back),
+                add(FORCED_EXACT, ours, promise="exact", scope=functools.partial(forced, exact=True)),
             ]
         return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-import reprocuda  # noqa: F401  (registers the operators)
+from benchmarks.forcing import forced
 
 ALGORITHMS = ("auto", "rows", "bins", "fixed_point", "small")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.int64, torch.bool)
