@@ -78,8 +78,9 @@ def to_double(values, dtype: str | None = None) -> np.ndarray:
         return values.astype(np.float64)
     bits = values.view(f"u{values.itemsize}")
     if dtype == "bfloat16":
-        return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return bits.view(dtype).astype(np.float64)
+        bits, dtype = bits.astype(np.uint32) << 16, "float32"
+    with np.errstate(invalid="ignore"):  # a signalling NaN is as good as any
+        return bits.view(dtype).astype(np.float64)
 
 
 def fraction_of(bits: int, dtype: str) -> Fraction:
