@@ -91,6 +91,7 @@ struct Options {
   uint64_t seed = 0;
   int schedule = -1;        // a Schedule (schedule.h), or -1: the seed chooses
   int resident_blocks = 0;  // blocks interleaved with each other; 0: the seed chooses 1 to 4
+  bool detect_races = true;  // where kernels are compiled for it, see races.h
   uint64_t max_steps = uint64_t{1} << 33;  // a launch that takes more makes no progress
 };
 void set_options(const Options& options);

@@ -12,6 +12,7 @@
 
 #include "api.h"
 #include "fiber.h"
+#include "races.h"
 #include "schedule.h"
 
 namespace reprocuda::emulation {
@@ -40,6 +41,14 @@ struct Job {
   Index3 block_dim;
   unsigned num_threads = 0;
   Schedule schedule = Schedule::kForward;
+  uintptr_t module_base = 0;
+};
+
+struct SharedMemory {
+  std::byte* dynamic_begin = nullptr;
+  AddressRange dynamic;  // with the guard zone behind it
+  size_t dynamic_bytes = 0;
+  AddressRange variables;  // `__shared__`
 };
 
 // What the block needs of the machine around it.
@@ -55,10 +64,14 @@ class Block : public BlockView {
   Block(BlockHost& host, std::byte* stacks) : host_(host), stacks_(stacks), threads_(kMaxThreads) {}
 
   // Runs all threads of block `index` to their end, or returns early when the launch has failed.
-  void run(const Job& job, Index3 index, Random random, void* dynamic_memory) {
+  void run(const Job& job, Index3 index, Random random, const SharedMemory& shared) {
     job_ = &job;
-    BlockView::operator=({index, job.block_dim, job.grid, dynamic_memory});
+    BlockView::operator=({index, job.block_dim, job.grid, shared.dynamic_begin});
+    shared_ = shared;
     random_ = random;
+    races_ = RaceDetector::instance().enabled();
+    const unsigned position = index.x + job.grid.x * (index.y + job.grid.y * index.z);
+    if (races_) clock_.start(position, RaceDetector::instance().new_generation());
     running_ = job.num_threads;
     at_barrier_ = 0;
     std::fill(std::begin(pending_), std::end(pending_), 0u);
@@ -69,6 +82,20 @@ class Block : public BlockView {
     current_thread = &first;
     switch_fiber(outside_, first.fiber);
     check_stacks();
+  }
+
+  const Job& job() const { return *job_; }
+  const BlockClock& clock() const { return clock_; }
+  bool is_stack(uintptr_t address) const {
+    return address - reinterpret_cast<uintptr_t>(stacks_) < kMaxThreads * kStackBytes;
+  }
+  bool is_shared(uintptr_t address) const {
+    return shared_.dynamic.contains(address) || shared_.variables.contains(address);
+  }
+  void check_shared_bounds(uintptr_t address, size_t bytes) {
+    if (shared_.dynamic.contains(address) && address + bytes > shared_.dynamic.begin + shared_.dynamic_bytes) {
+      fail("an access past the dynamic shared memory, at byte " + std::to_string(address - shared_.dynamic.begin));
+    }
   }
 
   static Block& current() { return *static_cast<Block*>(current_block); }
@@ -93,6 +120,7 @@ class Block : public BlockView {
     if (++at_barrier_ == job_->num_threads) {
       at_barrier_ = 0;
       finished_votes_ = votes_;
+      if (races_) clock_.barrier();
       for (unsigned t = 0; t < job_->num_threads; ++t) wake(threads_[t]);
     } else {
       self.status = ThreadStatus::kAtBarrier;
@@ -115,6 +143,7 @@ class Block : public BlockView {
     pending_[warp] |= 1u << lane;
     if (complete(warp, mask)) {
       resolve(warp, mask);
+      if (races_) clock_.join(warp, mask);
       pending_[warp] &= ~mask;
     } else {
       self.status = ThreadStatus::kAtCollective;
@@ -162,7 +191,9 @@ class Block : public BlockView {
 
   static void fiber_main() {
     Block& block = current();
+    tracking_accesses = block.races_;
     block.job_->invoke(block.job_->arguments);
+    tracking_accesses = false;
     block.finish_thread();
   }
 
@@ -304,6 +335,9 @@ class Block : public BlockView {
   std::vector<ThreadState> threads_;
   const Job* job_ = nullptr;
   Random random_;
+  SharedMemory shared_;
+  bool races_ = false;
+  BlockClock clock_;
   FiberContext outside_;
   ThreadPicker picker_;
   unsigned running_ = 0;

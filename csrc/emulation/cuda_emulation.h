@@ -1,5 +1,5 @@
 // The part of CUDA that the kernels use, for an ordinary C++ compiler: keywords, built-in variables, barriers, warp
-// collectives and atomics, run by the scheduler in block.h. Link runtime.cpp.
+// collectives and atomics, run by the scheduler in block.h. Link csrc/emulation/*.cpp.
 //
 // Not offered, on purpose: __activemask (its answer is a matter of chance), `extern __shared__` (dynamic_shared<T>() in
 // kernels/device.cuh), warps in implicit lockstep (say __syncwarp). There is no memory model: every write is seen at once.

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "block.h"
-#include "kernel_names.h"
+#include "kernel_info.h"
 #include "poison.h"
 
 namespace reprocuda::emulation {
@@ -48,11 +48,13 @@ class Machine {
   void launch(const void* kernel, Index3 grid, Index3 block, size_t dynamic_bytes, void (*invoke)(const void*),
               const void* arguments) {
     const std::lock_guard lock(mutex_);
-    const std::string name = kernel_name(kernel);
+    kernel_ = &kernel_info(kernel);
+    const std::string& name = kernel_->name;
     check_configuration(name, grid, block, dynamic_bytes);
     ++counts_[name];
     Random random(options_.seed * 1000003 + launches_since_options_++);
     begin(random, grid, block, dynamic_bytes, invoke, arguments);
+    RaceDetector::instance().start_launch(num_blocks_, options_.detect_races);
     const int residents = static_cast<int>(std::min<uint64_t>(resident_blocks(random), num_blocks_));
     active_.clear();
     for (int i = 0; i < residents; ++i) active_.push_back(&worker(i));
@@ -116,10 +118,9 @@ class Machine {
              const void* arguments) {
     const int forced = options_.schedule;
     const auto schedule = static_cast<Schedule>(forced >= 0 ? forced : random.below(kNumSchedules));
-    job_ = {invoke, arguments, grid, block, block.x * block.y * block.z, schedule};
+    job_ = {invoke, arguments, grid, block, block.x * block.y * block.z, schedule, kernel_->module_base};
     dynamic_bytes_ = dynamic_bytes;
     num_blocks_ = uint64_t{grid.x} * grid.y * grid.z;
-    next_block_ = 0;
     steps_ = 0;
     error_.clear();
     pattern_ = PoisonPattern(random);
@@ -160,14 +161,23 @@ class Machine {
       wait(self.turn);
       Index3 index;
       while (error_.empty() && take_block(index)) {
-        poison_static_shared(pattern_);
-        self.dynamic.prepare(dynamic_bytes_, pattern_);
-        self.block.run(job_, index, Random(random_.next()), self.dynamic.data());
+        self.block.run(job_, index, Random(random_.next()), prepare_shared(self));
         if (error_.empty() && !self.dynamic.guard_is_intact()) error_ = "a write past the dynamic shared memory";
       }
       std::erase(active_, &self);
       sem_post(active_.empty() ? &done_ : &active_[random_.below(static_cast<uint32_t>(active_.size()))]->turn);
     }
+  }
+
+  SharedMemory prepare_shared(Worker& self) {
+    const auto [variables, variable_bytes] = static_shared_memory(*kernel_);
+    pattern_.fill(variables, variable_bytes);
+    self.dynamic.prepare(dynamic_bytes_, pattern_);
+    std::byte* dynamic = self.dynamic.data();
+    return {dynamic,
+            {reinterpret_cast<uintptr_t>(dynamic), dynamic_bytes_ + DynamicShared::kGuardBytes},
+            dynamic_bytes_,
+            {reinterpret_cast<uintptr_t>(variables), variable_bytes}};
   }
 
   bool after_step(Worker& self) {
@@ -193,9 +203,10 @@ class Machine {
   sem_t done_;
 
   // The launch in progress; only the holder of the baton touches it.
+  const KernelInfo* kernel_ = nullptr;
   Job job_;
   size_t dynamic_bytes_ = 0;
-  uint64_t num_blocks_ = 0, next_block_ = 0;
+  uint64_t num_blocks_ = 0;
   uint64_t span_ = 0, visited_ = 0, multiplier_ = 1, offset_ = 0;
   bool backwards_ = false;
   uint64_t steps_ = 0;

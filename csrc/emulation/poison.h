@@ -2,16 +2,21 @@
 // under another seed.
 #pragma once
 
-#include <link.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "kernel_info.h"
 #include "schedule.h"
 
 namespace reprocuda::emulation {
+
+struct TlsIndex {
+  size_t module, offset;
+};
+extern "C" void* __tls_get_addr(TlsIndex*);  // the dynamic linker's own
 
 class PoisonPattern {
  public:
@@ -33,45 +38,18 @@ class PoisonPattern {
   uint64_t word_ = 0;
 };
 
-// Present in every module that holds kernels, so that its thread-local segment exists and can be found.
-inline thread_local uint64_t shared_memory_anchor[2];
-
-struct MemoryRange {
-  std::byte* begin = nullptr;
-  size_t bytes = 0;
-};
-
-// The calling thread's copy of this module's thread-local segment: all its `__shared__` variables and nothing the
-// emulator keeps (which is global).
-inline MemoryRange static_shared_memory() {
-  MemoryRange range;
-  shared_memory_anchor[0] = 1;
-  const auto visit = [](dl_phdr_info* info, size_t, void* data) -> int {
-    auto* out = static_cast<MemoryRange*>(data);
-    auto* begin = static_cast<std::byte*>(info->dlpi_tls_data);
-    auto* anchor = reinterpret_cast<std::byte*>(shared_memory_anchor);
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-      const auto& header = info->dlpi_phdr[i];
-      if (header.p_type != PT_TLS || begin == nullptr || anchor < begin || anchor >= begin + header.p_memsz) continue;
-      *out = {begin, header.p_memsz};
-      return 1;
-    }
-    return 0;
-  };
-  dl_iterate_phdr(visit, &range);
-  return range;
-}
-
-inline void poison_static_shared(const PoisonPattern& pattern) {
-  static thread_local MemoryRange cached;
-  MemoryRange range = cached.bytes != 0 ? cached : static_shared_memory();
-  pattern.fill(range.begin, range.bytes);
-  cached = range;
+// The calling thread's copy of the thread-local segment of a kernel's module: all the `__shared__` variables there.
+inline std::pair<std::byte*, size_t> static_shared_memory(const KernelInfo& kernel) {
+  if (kernel.tls_module == 0) return {nullptr, 0};
+  TlsIndex index{kernel.tls_module, 0};
+  return {static_cast<std::byte*>(__tls_get_addr(&index)), kernel.tls_bytes};
 }
 
 // A block's dynamic shared memory, with a guard behind it.
 class DynamicShared {
  public:
+  static constexpr size_t kGuardBytes = 256;
+
   explicit DynamicShared(size_t capacity) : memory_(capacity + kGuardBytes + kAlignment) {
     const auto address = reinterpret_cast<uintptr_t>(memory_.data());
     begin_ = memory_.data() + (kAlignment - address % kAlignment) % kAlignment;
@@ -82,7 +60,8 @@ class DynamicShared {
     pattern.fill(begin_, bytes);
     std::memset(begin_ + bytes, kGuard, kGuardBytes);
   }
-  void* data() const { return begin_; }
+  std::byte* data() const { return begin_; }
+  size_t size() const { return bytes_; }
   bool guard_is_intact() const {
     for (size_t i = 0; i < kGuardBytes; ++i) {
       if (begin_[bytes_ + i] != std::byte{kGuard}) return false;
@@ -91,7 +70,6 @@ class DynamicShared {
   }
 
  private:
-  static constexpr size_t kGuardBytes = 256;
   static constexpr size_t kAlignment = 128;
   static constexpr unsigned char kGuard = 0xa5;
 

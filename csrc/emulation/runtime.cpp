@@ -8,21 +8,53 @@ namespace reprocuda::emulation {
 ThreadView* current_thread = nullptr;
 BlockView* current_block = nullptr;
 
-void yield(Location where) { Block::current().yield(where); }
+namespace {
 
-void fence(Location where) { Block::current().yield(where); }
+// Around everything the emulator does on behalf of a kernel: its own accesses are not the kernel's.
+class Untracked {
+ public:
+  Untracked() { tracking_accesses = false; }
+  ~Untracked() { tracking_accesses = RaceDetector::instance().enabled(); }
+  Untracked(const Untracked&) = delete;
+};
 
-Votes barrier(bool contribution, Location where) { return Block::current().barrier(contribution, where); }
+}  // namespace
+
+void yield(Location where) {
+  const Untracked scope;
+  Block::current().yield(where);
+}
+
+void fence(Location where) {
+  const Untracked scope;
+  RaceDetector::instance().fence(Block::current().clock().block());
+  Block::current().yield(where);
+}
+
+Votes barrier(bool contribution, Location where) {
+  const Untracked scope;
+  return Block::current().barrier(contribution, where);
+}
 
 uint64_t collective(Collective kind, unsigned mask, uint64_t value, int source_lane, Location where) {
+  const Untracked scope;
   return Block::current().collective(kind, mask, value, source_lane, where);
 }
 
-void begin_atomic(const void*, size_t, Location where) { Block::current().yield(where); }
+void begin_atomic(const void* address, size_t bytes, Location where) {
+  tracking_accesses = false;
+  Block::current().yield(where);
+  RaceDetector& races = RaceDetector::instance();
+  if (!races.enabled()) return;
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  races.access(begin, bytes, AccessKind::kAtomic, reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
+  if (!Block::current().is_shared(begin)) races.atomic(begin, Block::current().clock().block());
+}
 
-void end_atomic() {}
+void end_atomic() { tracking_accesses = RaceDetector::instance().enabled(); }
 
 void fail(const std::string& message, Location where) {
+  tracking_accesses = false;
   if (current_block == nullptr) {
     std::fprintf(stderr, "%s:%u: %s\n", where.file_name(), where.line(), message.c_str());
     std::abort();

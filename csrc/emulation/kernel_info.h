@@ -1,7 +1,8 @@
-// The name of a kernel, for launch counts and messages, from its address.
+// What an address tells of a kernel: its name, for launch counts and messages, and the module that holds it, with the
+// thread-local segment in which its `__shared__` variables lie.
 //
-// Looks the address up in the symbol table of the module on disk, since kernels are seldom exported; template arguments
-// and parameters are cut off: all instantiations count as one kernel.
+// The name comes from the symbol table of the module on disk, since kernels are seldom exported; template arguments and
+// parameters are cut off: all instantiations count as one kernel.
 #pragma once
 
 #include <cxxabi.h>
@@ -9,11 +10,13 @@
 #include <elf.h>
 #include <link.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace reprocuda::emulation {
@@ -67,20 +70,47 @@ class SymbolTable {
   std::map<uint64_t, std::string> names_;
 };
 
-inline std::string kernel_name(const void* kernel) {
-  static std::map<const void*, std::string> known;
-  std::string& name = known[kernel];
-  if (!name.empty()) return name;
-  Dl_info info{};
-  if (dladdr(kernel, &info) != 0) {
-    static std::map<std::string, SymbolTable> tables;
-    const SymbolTable& table = tables.try_emplace(info.dli_fname, info.dli_fname).first->second;
-    const auto address = reinterpret_cast<uint64_t>(kernel);
-    const std::string* symbol = table.find(address - reinterpret_cast<uint64_t>(info.dli_fbase));
-    if (symbol == nullptr) symbol = table.find(address);
-    if (symbol != nullptr) return name = short_name(symbol->c_str());
-  }
-  return name = "unnamed kernel";
+struct KernelInfo {
+  std::string name = "unnamed kernel";
+  uintptr_t module_base = 0;
+  size_t tls_module = 0;  // as the dynamic linker numbers thread-local segments; 0: none
+  size_t tls_bytes = 0;
+};
+
+inline KernelInfo find_kernel(const void* kernel) {
+  KernelInfo info;
+  const auto address = reinterpret_cast<uintptr_t>(kernel);
+  const auto visit = [](dl_phdr_info* module, size_t, void* data) -> int {
+    auto& [address, info] = *static_cast<std::pair<uintptr_t, KernelInfo*>*>(data);
+    bool holds = false;
+    for (int i = 0; i < module->dlpi_phnum; ++i) {
+      const auto& header = module->dlpi_phdr[i];
+      holds |= header.p_type == PT_LOAD && address - module->dlpi_addr - header.p_vaddr < header.p_memsz;
+    }
+    if (!holds) return 0;
+    info->module_base = module->dlpi_addr;
+    for (int i = 0; i < module->dlpi_phnum; ++i) {
+      if (module->dlpi_phdr[i].p_type != PT_TLS) continue;
+      info->tls_module = module->dlpi_tls_modid;
+      info->tls_bytes = module->dlpi_phdr[i].p_memsz;
+    }
+    return 1;
+  };
+  std::pair<uintptr_t, KernelInfo*> search{address, &info};
+  dl_iterate_phdr(visit, &search);
+  Dl_info file{};
+  if (dladdr(kernel, &file) == 0) return info;
+  static std::map<std::string, SymbolTable> tables;
+  const SymbolTable& table = tables.try_emplace(file.dli_fname, file.dli_fname).first->second;
+  const std::string* symbol = table.find(address - info.module_base);
+  if (symbol != nullptr) info.name = short_name(symbol->c_str());
+  return info;
+}
+
+inline const KernelInfo& kernel_info(const void* kernel) {
+  static std::map<const void*, KernelInfo> known;
+  const auto found = known.find(kernel);
+  return found != known.end() ? found->second : known.emplace(kernel, find_kernel(kernel)).first->second;
 }
 
 }  // namespace reprocuda::emulation
