@@ -1,0 +1,155 @@
+"""The two differentiable operations that every linear operator by index is made of, each the other's transpose.
+
+`accumulate` adds every source element to the target that a route names; `gather` reads the target of every source
+element. The derivative of either is the other, in both directions and to any order. A route (routes.py, points.py,
+lookup.py) says which target belongs to which element; the tensors it needs travel beside it, because a functorch
+transform has to see them.
+
+Where nothing is differentiated, the compiled operator is called without any of this. Compiled code has its own
+derivatives (compiled.py): Dynamo refuses a Function with a jvp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from .alpha import Alpha, conjugate
+
+Where = tuple[Tensor, ...]
+
+below_autograd = torch._C._AutoDispatchBelowAutograd
+
+
+def transforms_active() -> bool:
+    """Forward-mode AD or a functorch transform: what in-place Functions and plain kernels cannot serve."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def needs_autograd(*tensors: Tensor | None) -> bool:
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+        return True
+    return transforms_active()
+
+
+def legacy_batched(tensor: Tensor) -> bool:
+    """Inside torch.autograd.grad(is_grads_batched=True), whose older vmap serves out-of-place operators only."""
+    return torch._C._functorch.is_legacy_batchedtensor(tensor)
+
+
+def accumulate(route: Any, base: Tensor | None, src: Tensor, where: Where, alpha: Alpha = 1) -> Tensor:
+    """`base` (None: nothing) plus alpha times every element of `src` at its target."""
+    if needs_autograd(base, src):
+        return Accumulate.apply(base, src, route, alpha, *where)
+    with below_autograd():
+        return route.add(base, src, where, alpha)
+
+
+def accumulate_(route: Any, base: Tensor, src: Tensor, where: Where, alpha: Alpha = 1) -> Tensor:
+    """The same, written into `base`, which is returned."""
+    if transforms_active():
+        return base.copy_(Accumulate.apply(base, src, route, alpha, *where))
+    if needs_autograd(base, src):
+        return AccumulateInPlace.apply(base, src, route, alpha, *where)
+    with below_autograd():
+        route.add_(base, src, where, alpha)
+    torch.autograd.graph.increment_version(base)
+    return base
+
+
+def gather(route: Any, values: Tensor, where: Where) -> Tensor:
+    """The target of every source element, by torch's own kernels: reading sums nothing."""
+    if needs_autograd(values):
+        return Gather.apply(values, route, *where)
+    return route.take(values, where)
+
+
+def _to_front(tensor: Tensor | None, dim: int | None, size: int) -> Tensor | None:
+    if tensor is None:
+        return None
+    return tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
+
+
+class Accumulate(torch.autograd.Function):
+    @staticmethod
+    def forward(base, src, route, alpha, *where):
+        with below_autograd():
+            return route.add(base, src, where, alpha)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        base, src, ctx.route, ctx.alpha, *where = inputs
+        ctx.base_shape = None if base is None else base.shape
+        ctx.src_shape = src.shape
+        ctx.where_count = len(where)
+        ctx.save_for_backward(*where)
+        ctx.save_for_forward(*where)
+
+    @staticmethod
+    def backward(ctx, grad):
+        base_grad = grad if ctx.needs_input_grad[0] else None
+        src_grad = None
+        if ctx.needs_input_grad[1]:
+            src_grad = ctx.route.fit(gather(ctx.route, grad, ctx.saved_tensors), ctx.src_shape)
+            if ctx.alpha != 1:
+                src_grad = src_grad * conjugate(ctx.alpha)
+        return base_grad, src_grad, None, None, *[None] * ctx.where_count
+
+    @staticmethod
+    def jvp(ctx, base_tangent, src_tangent, *_):
+        if src_tangent is None:
+            return base_tangent.clone()
+        if base_tangent is None and ctx.base_shape is not None:
+            base_tangent = src_tangent.new_zeros(ctx.base_shape)
+        return accumulate(ctx.route, base_tangent, src_tangent, ctx.saved_tensors, ctx.alpha)
+
+    @staticmethod
+    def vmap(info, in_dims, base, src, route, alpha, *where):
+        base_dim, src_dim, _, _, *where_dims = in_dims
+        base = _to_front(base, base_dim, info.batch_size)
+        src = _to_front(src, src_dim, info.batch_size)
+        return route.add_batched(base, src, where, where_dims, alpha), 0
+
+
+class AccumulateInPlace(Accumulate):
+    @staticmethod
+    def forward(base, src, route, alpha, *where):
+        with below_autograd():
+            route.add_(base, src, where, alpha)
+        return base
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_dirty(inputs[0])
+        Accumulate.setup_context(ctx, inputs, output)
+
+
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(values, route, *where):
+        return route.take(values, where)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        values, ctx.route, *where = inputs
+        ctx.shape = values.shape
+        ctx.where_count = len(where)
+        ctx.save_for_backward(*where)
+        ctx.save_for_forward(*where)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.route.spread(grad, ctx.shape, ctx.saved_tensors), None, *[None] * ctx.where_count
+
+    @staticmethod
+    def jvp(ctx, tangent, *_):
+        return gather(ctx.route, tangent, ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(info, in_dims, values, route, *where):
+        values_dim, _, *where_dims = in_dims
+        values = _to_front(values, values_dim, info.batch_size)
+        return route.take_batched(values, where, where_dims), 0

@@ -1,0 +1,235 @@
+"""What torch.compile needs of the custom operators: shapes without data, and derivatives.
+
+Compiled code reaches the operators of torch.ops.reprocuda directly, never the Functions of autograd.py (Dynamo refuses
+a Function with a jvp). Its backward reads through `reprocuda::index_select` and the like, which are torch's own readers
+with a backward of ours: left to itself, a compiler would sum their gradients with its own kernels.
+
+Fake kernels ask torch's own operators, so that a graph meets torch's errors for arguments of a wrong shape or dtype.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.library import Library, register_autograd, register_fake
+
+from . import _library
+
+_ops = torch.ops.reprocuda
+_aten = torch.ops.aten
+
+_READERS = {
+    "index_select(Tensor self, int dim, Tensor index) -> Tensor": torch.index_select,
+    "gather(Tensor self, int dim, Tensor index) -> Tensor": lambda self, dim, index: torch.gather(
+        self, dim, index.long()
+    ),
+    "index(Tensor self, Tensor[] indices, int[] dims) -> Tensor": lambda self, indices, dims: _aten.index(
+        self, _by_dim(indices, dims)
+    ),
+    "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False) -> Tensor": (
+        lambda weight, indices, padding_idx=-1, scale_grad_by_freq=False: torch.embedding(weight, indices)
+    ),
+}
+
+
+def _by_dim(indices: list[Tensor], dims: list[int]) -> list[Tensor | None]:
+    placed: list[Tensor | None] = [None] * (max(dims) + 1)
+    for dim, index in zip(dims, indices, strict=True):
+        placed[dim] = index
+    return placed
+
+
+_library = Library("reprocuda", "FRAGMENT")
+for _schema, _reader in _READERS.items():
+    _name = _library.define(_schema)
+    _library.impl(_name, _reader, "CompositeExplicitAutograd")
+
+
+def _fake(name: str, shape: callable) -> None:
+    register_fake(f"reprocuda::{name}", shape, lib=_library)
+
+
+def _meta_index_add(self, dim, index, source, alpha=1.0, alpha_imag=0.0, alpha_int=1):
+    return torch.empty_like(_aten.index_add(self, dim, index, source), memory_format=torch.contiguous_format)
+
+
+def _meta_scatter_add(self, dim, index, src):
+    return torch.empty_like(_aten.scatter_add(self, dim, index, src), memory_format=torch.contiguous_format)
+
+
+def _meta_index_put(self, indices, dims, values):
+    if self.dtype != values.dtype:
+        raise RuntimeError(f"index_put: values have dtype {values.dtype}, the tensor {self.dtype}")
+    values.expand(_aten.index(self, _by_dim(indices, dims)).shape)
+    return torch.empty_like(self, memory_format=torch.contiguous_format)
+
+
+def _meta_embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+    return grad_output.new_empty(num_weights, grad_output.shape[-1])
+
+
+def _meta_segment_plan(index, num_segments):
+    return index.new_empty(index.shape, dtype=torch.int64), index.new_empty(num_segments + 1, dtype=torch.int64)
+
+
+def _meta_segment_sum(src, permutation, offsets):
+    return src.new_empty(offsets.shape[0] - 1, *src.shape[1:])
+
+
+def _meta_planned(self, dim, permutation, offsets, source, alpha=1.0, alpha_imag=0.0, alpha_int=1):
+    return torch.empty_like(self, memory_format=torch.contiguous_format)
+
+
+for _name, _meta in {
+    "index_add": _meta_index_add,
+    "scatter_add": _meta_scatter_add,
+    "index_put": _meta_index_put,
+    "embedding_dense_backward": _meta_embedding_dense_backward,
+    "segment_plan": _meta_segment_plan,
+    "segment_sum": _meta_segment_sum,
+    "index_add_planned": _meta_planned,
+}.items():
+    _fake(_name, _meta)
+for _name in ("index_add_", "index_add_out", "scatter_add_", "scatter_add_out", "index_put_", "index_add_planned_"):
+    _fake(_name, lambda *args, **kwargs: None)
+
+
+def _scaled(grad: Tensor, alpha: float, alpha_imag: float) -> Tensor:
+    """grad times the conjugate of alpha."""
+    if alpha_imag:
+        return grad * complex(alpha, -alpha_imag)
+    return grad if alpha == 1 else grad * alpha
+
+
+def _index_add_setup(ctx, inputs, output):
+    _, ctx.dim, index, source, ctx.alpha, ctx.alpha_imag, _ = inputs
+    ctx.source_shape = source.shape
+    ctx.save_for_backward(index)
+
+
+def _index_add_backward(ctx, grad):
+    (index,) = ctx.saved_tensors
+    source_grad = _ops.index_select(grad, ctx.dim, index).reshape(ctx.source_shape)
+    return grad, None, None, _scaled(source_grad, ctx.alpha, ctx.alpha_imag), None, None, None
+
+
+def _scatter_add_setup(ctx, inputs, output):
+    _, ctx.dim, index, src = inputs
+    ctx.src_shape = src.shape
+    ctx.save_for_backward(index)
+
+
+def _scatter_add_backward(ctx, grad):
+    from .routes import ElementRoute
+
+    (index,) = ctx.saved_tensors
+    read = _ops.gather(grad, ctx.dim, index)
+    return grad, None, None, ElementRoute(ctx.dim).fit(read, ctx.src_shape)
+
+
+def _index_put_setup(ctx, inputs, output):
+    _, indices, ctx.dims, values = inputs
+    ctx.values_shape = values.shape
+    ctx.save_for_backward(*indices)
+
+
+def _index_put_backward(ctx, grad):
+    from .points import reduce_to_shape
+
+    read = _ops.index(grad, list(ctx.saved_tensors), ctx.dims)
+    return grad, [None] * len(ctx.saved_tensors), None, reduce_to_shape(read, ctx.values_shape)
+
+
+def _planned_setup(ctx, inputs, output):
+    _, ctx.dim, permutation, offsets, source, ctx.alpha, ctx.alpha_imag, _ = inputs
+    ctx.num_rows = source.shape[ctx.dim]
+    ctx.save_for_backward(permutation, offsets)
+
+
+def _planned_backward(ctx, grad):
+    source_grad = _ops.index_select(grad, ctx.dim, _targets(*ctx.saved_tensors, ctx.num_rows))
+    return grad, None, None, None, _scaled(source_grad, ctx.alpha, ctx.alpha_imag), None, None, None
+
+
+def _segment_sum_setup(ctx, inputs, output):
+    src, permutation, offsets = inputs
+    ctx.num_rows = src.shape[0]
+    ctx.save_for_backward(permutation, offsets)
+
+
+def _segment_sum_backward(ctx, grad):
+    return _ops.index_select(grad, 0, _targets(*ctx.saved_tensors, ctx.num_rows)), None, None
+
+
+def _targets(permutation: Tensor | None, offsets: Tensor, num_rows: int) -> Tensor:
+    from .plan import SegmentPlan
+
+    return SegmentPlan(permutation, offsets, num_rows, torch.Size([num_rows])).targets
+
+
+def _embedding_dense_backward_setup(ctx, inputs, output):
+    _, indices, *rest = inputs
+    ctx.rest = rest
+    ctx.save_for_backward(indices)
+
+
+def _embedding_dense_backward_backward(ctx, grad):
+    from .lookup import LookupRoute
+
+    return LookupRoute(*ctx.rest, masked=True).take(grad, ctx.saved_tensors), None, None, None, None
+
+
+def _reader_setup(ctx, inputs, output):
+    self, ctx.dim, index = inputs
+    ctx.shape = self.shape
+    ctx.save_for_backward(index)
+
+
+def _index_setup(ctx, inputs, output):
+    self, indices, ctx.dims = inputs
+    ctx.shape = self.shape
+    ctx.save_for_backward(*indices)
+
+
+def _embedding_setup(ctx, inputs, output):
+    weight, indices, ctx.padding_idx, ctx.scale_grad_by_freq = inputs
+    ctx.num_rows = weight.shape[0]
+    ctx.save_for_backward(indices)
+
+
+def _index_select_backward(ctx, grad):
+    return _ops.index_add(grad.new_zeros(ctx.shape), ctx.dim, *ctx.saved_tensors, grad), None, None
+
+
+def _gather_backward(ctx, grad):
+    return _ops.scatter_add(grad.new_zeros(ctx.shape), ctx.dim, *ctx.saved_tensors, grad), None, None
+
+
+def _index_backward(ctx, grad):
+    indices = list(ctx.saved_tensors)
+    return _ops.index_put(grad.new_zeros(ctx.shape), indices, ctx.dims, grad), [None] * len(indices), None
+
+
+def _embedding_backward(ctx, grad):
+    (indices,) = ctx.saved_tensors
+    return (
+        _ops.embedding_dense_backward(grad, indices, ctx.num_rows, ctx.padding_idx, ctx.scale_grad_by_freq),
+        None,
+        None,
+        None,
+    )
+
+
+for _name, _backward, _setup in (
+    ("index_add", _index_add_backward, _index_add_setup),
+    ("scatter_add", _scatter_add_backward, _scatter_add_setup),
+    ("index_put", _index_put_backward, _index_put_setup),
+    ("index_add_planned", _planned_backward, _planned_setup),
+    ("segment_sum", _segment_sum_backward, _segment_sum_setup),
+    ("embedding_dense_backward", _embedding_dense_backward_backward, _embedding_dense_backward_setup),
+    ("index_select", _index_select_backward, _reader_setup),
+    ("gather", _gather_backward, _reader_setup),
+    ("index", _index_backward, _index_setup),
+    ("embedding", _embedding_backward, _embedding_setup),
+):
+    register_autograd(f"reprocuda::{_name}", _backward, setup_context=_setup, lib=_library)

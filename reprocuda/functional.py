@@ -1,0 +1,335 @@
+"""Sums by index, called directly: index_add, scatter_add, index_put and segment_sum, by torch's names and arguments.
+
+Every sum is the exact sum of its contributions, rounded once (tier *exact*). The in-place and out= forms are torch's as
+well. Reading by index, whose gradient is such a sum, is in reading.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from . import autograd
+from .alpha import Alpha, python_number, split_alpha
+from .autocast import widest
+from .autograd import accumulate, accumulate_, transforms_active
+from .irregular import judge, judge_in_place
+from .plan import SegmentPlan
+from .points import PointRoute, normalize_indices
+from .routes import ElementRoute, PlanRoute, RowRoute
+
+_ops = torch.ops.reprocuda
+is_compiling = torch.compiler.is_compiling
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the front. What is out of range stays so, for the operator to refuse."""
+    return dim + max(ndim, 1) if dim < 0 else dim
+
+
+def write_out(
+    compute: Callable[[], Tensor], write: Callable[[], None], native: Callable, out: Tensor, *inputs: Tensor
+) -> Tensor:
+    """The out= form: `write` straight into `out` if it has the result's shape and dtype, else as torch resizes and
+    refuses.
+
+    Args:
+        compute: the operator, out of place.
+        write: the compiled operator's out form.
+        native: torch's operator with this out=, which errs where torch errs.
+        inputs: the differentiable arguments.
+    """
+    if is_compiling():
+        return out.copy_(compute())
+    wants_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, out))
+    if wants_grad or transforms_active():
+        return native()
+    try:
+        write()
+        torch.autograd.graph.increment_version(out)
+        return out
+    except ValueError:
+        result = compute()
+        if out.dtype != result.dtype or out.device != result.device or torch._debug_has_internal_overlap(out) == 1:
+            return native()
+        torch.ops.aten._resize_output_(out, result.shape, result.device)
+        return out.copy_(result)
+
+
+def index_add(
+    input: Tensor,  # [..., num_targets, ...]
+    dim: int,
+    index: Tensor | SegmentPlan,  # [num_rows]
+    source: Tensor,  # [..., num_rows, ...]
+    *,
+    alpha: Alpha = 1,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`input` plus alpha times every row of `source`, along `dim`, at the position that `index` names: torch.index_add.
+
+    Args:
+        input: the target, of any dtype that torch.index_add takes.
+        dim: the dimension along which rows are added.
+        index: int32 or int64 vector of num_rows targets, or a SegmentPlan made from one.
+        source: the dtype and shape of `input`, but for num_rows in place of size(dim).
+        alpha: factor of every row, exact; rounded to float32 once for 16- and 32-bit results.
+        out: where to write the result.
+
+    Returns:
+        A tensor like `input`.
+
+    Raises:
+        IndexError, RuntimeError: whatever torch.index_add raises for these arguments. An index out of range is reported
+            with its position, value and size before anything is written (on CUDA: a device assert; see
+            `check_indices`).
+
+    Determinism: exact, both this and its derivatives.
+
+    Cost: O(source + input); see docs/architecture.md for the algorithm that a shape gets: small, private bins, fixed
+    point or sorted segments, each filtered by interval arithmetic as in Ziv's rounding test.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.index_add(torch.zeros(3), 0, torch.tensor([2, 2, 2]), torch.tensor([1e8, 1.0, -1e8]))
+        tensor([0., 0., 1.])
+    """
+    if out is not None:
+        return _index_add_out(input, dim, index, source, alpha, out)
+    if isinstance(index, SegmentPlan):
+        return _index_add_planned(input, dim, index, source, alpha)
+    try:
+        alpha = python_number(alpha)
+        if is_compiling():
+            return _ops.index_add(input, dim, index, source, *split_alpha(alpha, input.dtype))
+        return accumulate(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
+    except ValueError as reason:
+        return judge("index_add", reason, torch.index_add, input, dim, index, source, alpha=alpha)
+
+
+def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Tensor, *, alpha: Alpha = 1) -> Tensor:
+    """`index_add` written into `input`, which is returned: torch.Tensor.index_add_.
+
+    Arguments, errors and determinism are those of `index_add`. `input` may not overlap itself or `source`.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> x = torch.ones(2)
+        >>> reprocuda.index_add_(x, 0, torch.tensor([1, 1]), torch.ones(2), alpha=2) is x, x
+        (True, tensor([1., 5.]))
+    """
+    if is_compiling():
+        return input.copy_(index_add(input, dim, index, source, alpha=alpha))
+    if isinstance(index, SegmentPlan):
+        return accumulate_(PlanRoute(index, wrap_dim(dim, input.dim())), input, source, (), python_number(alpha))
+    try:
+        alpha = python_number(alpha)
+        return accumulate_(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
+    except ValueError as reason:
+        return judge_in_place(
+            "index_add_", reason, torch.index_add, torch.Tensor.index_add_, input, dim, index, source, alpha=alpha
+        )
+
+
+def _index_add_planned(input: Tensor, dim: int, plan: SegmentPlan, source: Tensor, alpha: Alpha) -> Tensor:
+    alpha = python_number(alpha)
+    if is_compiling():
+        return _ops.index_add_planned(
+            input, dim, plan.permutation, plan.offsets, source, *split_alpha(alpha, input.dtype)
+        )
+    return accumulate(PlanRoute(plan, wrap_dim(dim, input.dim())), input, source, (), alpha)
+
+
+def _index_add_out(
+    input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Tensor, alpha: Alpha, out: Tensor
+) -> Tensor:
+    targets = index.targets if isinstance(index, SegmentPlan) else index
+    return write_out(
+        lambda: index_add(input, dim, index, source, alpha=alpha),
+        lambda: _ops.index_add_out(input, dim, targets, source, *split_alpha(python_number(alpha), input.dtype), out),
+        lambda: torch.index_add(input, dim, targets, source, alpha=alpha, out=out),
+        out,
+        input,
+        source,
+    )
+
+
+def scatter_add(
+    input: Tensor,  # [..., num_targets, ...]
+    dim: int,
+    index: Tensor,  # [..., num_rows, ...], no larger than src
+    src: Tensor,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`input` plus every element of `src`, added along `dim` where the same element of `index` says: torch.scatter_add.
+
+    Args:
+        input: the target, of any dtype that torch.scatter_add takes.
+        dim: the dimension along which elements move.
+        index: int32 or int64, in no dimension larger than `src`, nor (but for `dim`) than `input`.
+        src: the dtype of `input`. Only its part that `index` covers is read; the gradient of the rest is 0.
+        out: where to write the result.
+
+    Returns:
+        A tensor like `input`. Under autocast, of two floating dtypes the wider.
+
+    Raises:
+        RuntimeError: whatever torch.scatter_add raises. An index out of range is reported with its position, value and
+            size before anything is written (on CUDA: a device assert; see `check_indices`).
+
+    Determinism: exact, both this and its derivatives.
+
+    Cost: O(index + input). An index expanded from a vector is solved row by row, as `index_add`; else by fixed point
+    or private bins, without a sort.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.scatter_add(torch.zeros(2, 2), 0, torch.tensor([[0, 1], [0, 0]]), torch.ones(2, 2))
+        tensor([[2., 1.],
+                [0., 1.]])
+    """
+    if out is not None:
+        return write_out(
+            lambda: scatter_add(input, dim, index, src),
+            lambda: _ops.scatter_add_out(input, dim, index, src, out),
+            lambda: torch.scatter_add(input, dim, index, src, out=out),
+            out,
+            input,
+            src,
+        )
+    if input.dtype != src.dtype:
+        input, src = widest(input, src)
+    if is_compiling():
+        return _ops.scatter_add(input, dim, index, src)
+    try:
+        return accumulate(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
+    except ValueError as reason:
+        return judge("scatter_add", reason, torch.scatter_add, input, dim, index, src)
+
+
+def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """`scatter_add` written into `input`, which is returned: torch.Tensor.scatter_add_.
+
+    Arguments, errors and determinism are those of `scatter_add`. `input` may not overlap itself or `src`.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.scatter_add_(torch.zeros(2), 0, torch.tensor([1, 1]), torch.tensor([3., 4.]))
+        tensor([0., 7.])
+    """
+    if is_compiling():
+        return input.copy_(scatter_add(input, dim, index, src))
+    try:
+        return accumulate_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
+    except ValueError as reason:
+        return judge_in_place(
+            "scatter_add_", reason, torch.scatter_add, torch.Tensor.scatter_add_, input, dim, index, src
+        )
+
+
+def _require_accumulate(accumulate: bool) -> None:
+    if not accumulate:
+        raise NotImplementedError(
+            "reprocuda.index_put adds: pass accumulate=True. "
+            "Overwriting (accumulate=False) is left to torch's own index_put"
+        )
+
+
+def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """`input` plus `values` at the points that `indices` name: torch.index_put with accumulate=True.
+
+    Args:
+        input: the target, of any dtype.
+        indices: one tensor a dimension, as in input[indices]: int32, int64 or masks, broadcast together. Negative
+            entries count from the end. None leaves its dimension whole.
+        values: the dtype of `input`, broadcast to the shape of input[indices].
+        accumulate: must be True; overwriting (accumulate=False) is not offered.
+
+    Returns:
+        A tensor like `input`. Under autocast, of two floating dtypes the wider.
+
+    Raises:
+        NotImplementedError: accumulate is False.
+        IndexError, RuntimeError: whatever torch.index_put raises, an index out of range with its position, value and
+            size before anything is written (on CUDA: a device assert; see `check_indices`).
+
+    Determinism: exact, both this and its derivatives, the sum over broadcast values included.
+
+    Cost: O(values + input), after the indices have been turned into one key a point.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.index_put(torch.zeros(3), (torch.tensor([-1, -1, 0]),), torch.ones(3), accumulate=True)
+        tensor([1., 0., 2.])
+    """
+    _require_accumulate(accumulate)
+    if input.dtype != values.dtype:
+        input, values = widest(input, values)
+    try:
+        tensors, dims = normalize_indices(input, indices)
+        values = values.to(input.device) if values.dim() == 0 else values
+        if is_compiling():
+            return _ops.index_put(input, tensors, dims, values)
+        return autograd.accumulate(PointRoute(tuple(dims)), input, values, tuple(tensors))
+    except ValueError as reason:
+        return judge("index_put", reason, torch.ops.aten.index_put, input, list(indices), values, True)
+
+
+def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """`index_put` written into `input`, which is returned: torch.Tensor.index_put_ with accumulate=True.
+
+    Arguments, errors and determinism are those of `index_put`. An `input` that overlaps itself is an error, not a
+    warning.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.index_put_(torch.zeros(2, 2), (torch.tensor([0, 0]),), torch.ones(2), accumulate=True)
+        tensor([[2., 2.],
+                [0., 0.]])
+    """
+    _require_accumulate(accumulate)
+    if is_compiling():
+        return input.copy_(index_put(input, indices, values, True))
+    try:
+        tensors, dims = normalize_indices(input, indices)
+        values = values.to(input.device) if values.dim() == 0 else values
+        return accumulate_(PointRoute(tuple(dims)), input, values, tuple(tensors))
+    except ValueError as reason:
+        native, native_ = torch.ops.aten.index_put, torch.ops.aten.index_put_
+        return judge_in_place("index_put_", reason, native, native_, input, list(indices), values, True)
+
+
+def segment_sum(
+    src: Tensor,  # [num_rows, ...]
+    plan_or_offsets: SegmentPlan | Tensor,
+) -> Tensor:
+    """The sum of each segment's rows: what scatter libraries call segment_csr or segment_coo with reduce="sum".
+
+    Args:
+        src: [num_rows, ...], of any dtype that torch can add by index.
+        plan_or_offsets: a SegmentPlan, or int32 or int64 CSR offsets [num_segments + 1] for rows grouped already.
+
+    Returns:
+        [num_segments, ...]; an empty segment is 0.
+
+    Raises:
+        ValueError: offsets that do not rise from 0 to num_rows.
+        RuntimeError: a plan for another number of rows, or on another device.
+
+    Determinism: exact, both this and its derivatives. A segment's rows may come in any order.
+
+    Cost: O(src), one read of it; nothing is sorted here (a plan may have been, once).
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.segment_sum(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 2, 2, 3]))
+        tensor([3., 0., 4.])
+    """
+    plan = plan_or_offsets
+    if not isinstance(plan, SegmentPlan):
+        plan = SegmentPlan.from_offsets(plan, num_rows=src.shape[0])
+    if is_compiling():
+        return _ops.segment_sum(src, plan.permutation, plan.offsets)
+    return accumulate(PlanRoute(plan), None, src, ())

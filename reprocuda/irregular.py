@@ -1,0 +1,75 @@
+"""Arguments that the compiled operators do not take: torch has the last word on whether they are an error, and
+which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _shares_storage(written: Tensor, arguments: tuple) -> bool:
+    storage = written.untyped_storage().data_ptr()
+    tensors = [
+        part for argument in arguments for part in (argument if isinstance(argument, (list, tuple)) else (argument,))
+    ]
+    return any(isinstance(t, Tensor) and t.numel() and t.untyped_storage().data_ptr() == storage for t in tensors)
+
+
+def _order_free(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _refusal(op: str, reason: ValueError) -> RuntimeError:
+    return RuntimeError(
+        f"{op}: {reason}. torch accepts these arguments and sums them in an order of its own choice; reprocuda does not"
+    )
+
+
+def judge(
+    op: str, reason: ValueError, native: Callable, base: Tensor, *args: Any, strict: bool = False, **kwargs: Any
+) -> Tensor:
+    """torch's own error for these arguments; or, where the order of a sum cannot matter, its own result.
+
+    Args:
+        op: the operator, for the message.
+        reason: what the compiled operator said.
+        native: torch's operator, out of place.
+        base: its first argument, whose dtype is the result's.
+        strict: refuse even where the order cannot matter.
+
+    Raises:
+        RuntimeError: torch accepts what we cannot sum exactly. It is never left to torch silently.
+    """
+    result = native(base, *args, **kwargs)
+    if strict or not _order_free(base):
+        raise _refusal(op, reason) from None
+    return result
+
+
+def judge_in_place(
+    op: str,
+    reason: ValueError,
+    native: Callable,
+    native_: Callable,
+    base: Tensor,
+    *args: Any,
+    strict: bool = False,
+    **kwargs: Any,
+) -> Tensor:
+    """The same for `native_`, which writes into `base`; `native` is its out-of-place form, which errs in the same
+    way.
+    """
+    if torch._debug_has_internal_overlap(base) == 1:  # index_put_ would only warn, and add to every alias
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            f"Please clone() the tensor before performing the operation. ({op})"
+        ) from None
+    if _shares_storage(base, args):
+        native_(base, *args, **kwargs)  # names the overlap before it writes
+        raise _refusal(op, reason) from None
+    judge(op, reason, native, base.detach(), *args, strict=strict, **kwargs)
+    return native_(base, *args, **kwargs)

@@ -1,0 +1,148 @@
+"""index_put and w[indices]: several index tensors that broadcast together and name points, or slices, of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .alpha import Alpha
+from .autograd import Where, accumulate, gather
+from .checks import check_range, checks
+from .plan import SegmentPlan
+from .routes import PlanRoute, Route
+
+_ops = torch.ops.reprocuda
+_MASKS = (torch.bool, torch.uint8)
+
+
+def normalize_indices(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[Tensor], list[int]]:
+    """Integer index tensors and the dimension of `base` that each one indexes, as torch reads its argument `indices`.
+
+    A None leaves its dimension alone; a mask stands for the positions where it is true, one index tensor a dimension.
+
+    Raises:
+        ValueError: torch has to say what is wrong.
+    """
+    tensors, dims = [], []
+    dim = 0
+    for index in indices:
+        if index is None:
+            dim += 1
+        elif index.dtype in _MASKS:
+            if index.dim() == 0 or index.shape != base.shape[dim : dim + index.dim()]:
+                raise ValueError("a mask has another shape than what it selects from")
+            tensors.extend(index.nonzero(as_tuple=True))
+            dims.extend(range(dim, dim + index.dim()))
+            dim += index.dim()
+        else:
+            tensors.append(index)
+            dims.append(dim)
+            dim += 1
+    if dim > base.dim() or not tensors:
+        raise ValueError("too many or no indices")
+    device = base.device
+    for position, tensor in enumerate(tensors):
+        if tensor.device != device:
+            tensors[position] = tensor.to(device)
+    if checks.on:
+        for tensor, dim in zip(tensors, dims, strict=True):
+            check_range("index_put", tensor, -base.shape[dim], base.shape[dim])
+    return tensors, dims
+
+
+def reduce_to_shape(tensor: Tensor, shape: torch.Size) -> Tensor:
+    """The exact sum of `tensor` over the dimensions along which `shape` was broadcast to it."""
+    if tensor.shape == shape:
+        return tensor
+    extra = tensor.dim() - len(shape)
+    summed = [d for d in range(tensor.dim()) if d < extra or shape[d - extra] != tensor.shape[d]]
+    kept = [d for d in range(tensor.dim()) if d not in summed]
+    rows = tensor.permute(summed + kept).reshape(-1, *[tensor.shape[d] for d in kept])
+    num_rows = rows.shape[0]
+    plan = SegmentPlan(None, torch.arange(2, device=tensor.device) * num_rows, num_rows, torch.Size([num_rows]))
+    return accumulate(PlanRoute(plan), None, rows, ()).reshape(shape)
+
+
+@dataclass(frozen=True)
+class PointRoute(Route):
+    """where = the index tensors, one for each of `dims`."""
+
+    dims: tuple[int, ...]
+
+    def add(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
+        return _ops.index_put(base, list(where), list(self.dims), src)
+
+    def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
+        _ops.index_put_(base, list(where), list(self.dims), src)
+
+    def take(self, values: Tensor, where: Where) -> Tensor:
+        indices: list[Tensor | None] = [None] * (self.dims[-1] + 1)
+        for dim, index in zip(self.dims, where, strict=True):
+            indices[dim] = index
+        return torch.ops.aten.index(values, indices)
+
+    def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
+        return reduce_to_shape(taken, shape)
+
+    def add_batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+        batched = _Batched.of(self.dims, base, where, where_dims)
+        taken_dims = len(batched.shape) + base.dim() - 1 - len(self.dims)
+        src = src.reshape(len(base), *[1] * (taken_dims - (src.dim() - 1)), *src.shape[1:])
+        first = batched.first + 1
+        block = list(range(first, first + len(batched.shape)))
+        src = src.movedim(block, list(range(1, 1 + len(block))))
+        base = base.movedim(batched.source, batched.front)
+        out = accumulate(PointRoute(tuple(range(len(batched.indices)))), base, src, tuple(batched.indices))
+        return out.movedim(batched.front, batched.source)
+
+    def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
+        batched = _Batched.of(self.dims, values, where, where_dims)
+        values = values.movedim(batched.source, batched.front)
+        out = gather(PointRoute(tuple(range(len(batched.indices)))), values, tuple(batched.indices))
+        block = list(range(1, 1 + len(batched.shape)))
+        return out.movedim(block, list(range(batched.first + 1, batched.first + 1 + len(block))))
+
+
+@dataclass(frozen=True)
+class _Batched:
+    """The same points in a batch of targets: the batch becomes one more indexed dimension, all of them in front."""
+
+    indices: list[Tensor]  # the entry of the batch first; each [batch, *shape], or broadcasting to it
+    shape: torch.Size  # what the indices of one entry broadcast to
+    first: int  # where `shape` stands in what one entry gathers
+    source: list[int]  # the indexed dimensions of the batched target
+    front: list[int]  # where they are moved to
+
+    @staticmethod
+    def of(dims: tuple[int, ...], target: Tensor, where: Where, where_dims: list) -> _Batched:
+        batch = len(target)
+        single = [
+            index.shape if dim is None else index.select(dim, 0).shape
+            for index, dim in zip(where, where_dims, strict=True)
+        ]
+        shape = torch.broadcast_shapes(*single)
+        entry = torch.arange(batch, device=target.device).reshape(batch, *[1] * len(shape))
+        indices = [entry]
+        for index, dim in zip(where, where_dims, strict=True):
+            front = index.movedim(dim, 0) if dim is not None else index.unsqueeze(0)
+            indices.append(front.reshape(len(front), *[1] * (len(shape) - front.dim() + 1), *front.shape[1:]))
+        adjacent = dims[-1] - dims[0] == len(dims) - 1
+        source = [dim + 1 for dim in dims]
+        return _Batched(indices, shape, dims[0] if adjacent else 0, source, list(range(1, 1 + len(dims))))
+
+
+def _index_put_legacy_batched(base: Tensor, indices: list[Tensor], dims: list[int], values: Tensor) -> Tensor:
+    """For torch.autograd.grad(is_grads_batched=True), whose older vmap cannot loop over an operator with a list of
+    tensors: one key a point, added by an operator that it can loop over."""
+    elements = torch.arange(base.numel(), device=base.device).reshape(base.shape)
+    keys = PointRoute(tuple(dims)).take(elements, tuple(indices))
+    return _ops.index_add(base.reshape(-1), 0, keys.flatten(), values.expand(keys.shape).reshape(-1)).reshape(
+        base.shape
+    )
+
+
+_library = torch.library.Library("reprocuda", "IMPL", "Batched")
+_library.impl("index_put", _index_put_legacy_batched)

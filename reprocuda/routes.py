@@ -1,0 +1,179 @@
+"""Routes: which target each source element is added to. Rows along a dimension, single elements, or a plan's segments.
+
+A route is immutable and knows how to run both ways (autograd.py): `add` and `add_` call the compiled operators, `take`
+torch's own reading ones, `fit` brings what was read to the shape of the source, `spread` is the transpose of `take`,
+and the two `batched` methods serve vmap, with the batch as first dimension of all that is batched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .alpha import Alpha, split_alpha
+from .autograd import Where, accumulate, accumulate_, gather, legacy_batched, needs_autograd
+from .checks import check_range, checks
+
+if TYPE_CHECKING:
+    from .plan import SegmentPlan
+
+_ops = torch.ops.reprocuda
+
+
+class Route:
+    def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
+        return taken
+
+    def spread(self, grad: Tensor, shape: torch.Size, where: Where) -> Tensor:
+        zeros = grad.new_zeros(shape)
+        if needs_autograd(grad) or legacy_batched(grad):
+            return accumulate(self, zeros, grad, where)
+        return accumulate_(self, zeros, grad, where)
+
+
+def merge_batch(index: Tensor, size: int) -> Tensor:
+    """Indices [batch, ...] into `size` rows of each batch entry, as a vector of indices into batch * size rows.
+
+    What is out of range stays out of range, and does not become a row of the neighbour.
+    """
+    batch = index.shape[0]
+    first = torch.arange(batch, device=index.device).reshape(-1, *[1] * (index.dim() - 1)) * size
+    return torch.where((index >= 0) & (index < size), index + first, batch * size).flatten()
+
+
+@dataclass(frozen=True)
+class RowRoute(Route):
+    """index_add and index_select: row i of the source belongs to row index[i] of the target. where = (index,)"""
+
+    dim: int
+
+    def add(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
+        self._check(base, where)
+        return _ops.index_add(base, self.dim, *where, src, *split_alpha(alpha, base.dtype))
+
+    def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
+        self._check(base, where)
+        _ops.index_add_(base, self.dim, *where, src, *split_alpha(alpha, base.dtype))
+
+    def _check(self, base: Tensor, where: Where) -> None:
+        if checks.on:
+            check_range("index_add", where[0], 0, base.shape[self.dim] if base.dim() else 1)
+
+    def take(self, values: Tensor, where: Where) -> Tensor:
+        return torch.index_select(values, self.dim, *where)
+
+    def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
+        return taken.reshape(shape)
+
+    def add_batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+        if base.dim() == 1:
+            base, src = base.unsqueeze(-1), src.unsqueeze(-1)  # a 0-dim tensor has a dimension 0 all the same
+            return self.add_batched(base, src, where, where_dims, alpha).squeeze(-1)
+        dim = self.dim + 1
+        if where_dims[0] is None:
+            return accumulate(RowRoute(dim), base, src, where, alpha)
+        index = merge_batch(where[0].movedim(where_dims[0], 0), base.shape[dim])
+        base, src = base.movedim(dim, 1), src.movedim(dim, 1)
+        out = accumulate(RowRoute(0), base.flatten(0, 1), src.flatten(0, 1), (index,), alpha)
+        return out.reshape(base.shape).movedim(1, dim)
+
+    def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
+        if values.dim() == 1:
+            return self.take_batched(values.unsqueeze(-1), where, where_dims).squeeze(-1)
+        dim = self.dim + 1
+        if where_dims[0] is None:
+            return gather(RowRoute(dim), values, where)
+        index = merge_batch(where[0].movedim(where_dims[0], 0), values.shape[dim])
+        values = values.movedim(dim, 1)
+        out = gather(RowRoute(0), values.flatten(0, 1), (index,))
+        return out.reshape(values.shape[0], -1, *values.shape[2:]).movedim(1, dim)
+
+
+@dataclass(frozen=True)
+class ElementRoute(Route):
+    """scatter_add and gather: the index has an entry for every source element. where = (index,)"""
+
+    dim: int
+
+    def add(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
+        self._check(base, where)
+        return _ops.scatter_add(base, self.dim, *where, src)
+
+    def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
+        self._check(base, where)
+        _ops.scatter_add_(base, self.dim, *where, src)
+
+    def _check(self, base: Tensor, where: Where) -> None:
+        if checks.on:
+            check_range("scatter_add", where[0], 0, base.shape[self.dim] if base.dim() else 1)
+
+    def take(self, values: Tensor, where: Where) -> Tensor:
+        return torch.gather(values, self.dim, where[0].long())
+
+    def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
+        """The part of the source that the smaller index did not reach has no influence: its gradient is 0."""
+        if taken.shape == shape:
+            return taken
+        if taken.numel() == 0:
+            return taken.new_zeros(shape)
+        taken = taken.reshape([1] * len(shape)) if taken.dim() != len(shape) else taken
+        missing = [
+            amount for size, have in zip(shape[::-1], taken.shape[::-1], strict=True) for amount in (0, size - have)
+        ]
+        return torch.nn.functional.pad(taken, missing).reshape(shape)
+
+    def add_batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+        index = self._index(where[0], where_dims[0], base.shape[0])
+        if base.dim() == 1:
+            base, src, index = base.unsqueeze(-1), src.reshape(base.shape[0], -1), index.reshape(base.shape[0], -1)
+            return accumulate(ElementRoute(1), base, src, (index,)).squeeze(-1)
+        return accumulate(ElementRoute(self.dim + 1), base, src, (index,))
+
+    def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
+        index = self._index(where[0], where_dims[0], values.shape[0])
+        if values.dim() == 1:
+            return gather(ElementRoute(1), values.unsqueeze(-1), (index.reshape(len(index), -1),)).reshape(index.shape)
+        return gather(ElementRoute(self.dim + 1), values, (index,))
+
+    @staticmethod
+    def _index(index: Tensor, dim: int | None, size: int) -> Tensor:
+        return index.movedim(dim, 0) if dim is not None else index.unsqueeze(0).expand(size, *index.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanRoute(Route):
+    """Rows grouped by a SegmentPlan, which is never batched and never differentiated. where = ()"""
+
+    plan: SegmentPlan
+    dim: int = 0
+
+    def add(self, base: Tensor | None, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
+        plan = self.plan
+        if base is None:
+            return _ops.segment_sum(src, plan.permutation, plan.offsets)
+        return _ops.index_add_planned(
+            base, self.dim, plan.permutation, plan.offsets, src, *split_alpha(alpha, base.dtype)
+        )
+
+    def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
+        plan = self.plan
+        _ops.index_add_planned_(base, self.dim, plan.permutation, plan.offsets, src, *split_alpha(alpha, base.dtype))
+
+    def take(self, values: Tensor, where: Where) -> Tensor:
+        return torch.index_select(values, self.dim, self.plan.targets)
+
+    def spread(self, grad: Tensor, shape: torch.Size, where: Where) -> Tensor:
+        if self.dim == 0 and grad.dim():
+            return accumulate(self, None, grad, ())
+        return super().spread(grad, shape, where)
+
+    def add_batched(self, base: Tensor | None, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+        if base is None:
+            return accumulate(self, None, src.movedim(0, -1), ()).movedim(-1, 0)
+        return accumulate(PlanRoute(self.plan, self.dim + 1), base, src, (), alpha)
+
+    def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
+        return gather(PlanRoute(self.plan, self.dim + 1), values, ())
