@@ -1,0 +1,75 @@
+"""Writes the measured costs in README.md from benchmarks/results/cpu.json, so that no number there is typed by hand."""
+
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.cases import ALL_NAN, FORCED_EXACT, OURS
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "cpu.json"
+BEGIN = "<!-- measured: begin (python -m benchmarks.readme) -->\n"
+END = "<!-- measured: end -->\n"
+
+
+def _cell(rows: list[dict], family: str, contestant: str, baseline: str) -> str:
+    """Our milliseconds, and how many times the baseline's that is."""
+    for row in rows:
+        if row["family"] == family and row["contestant"] == contestant and baseline in row["ratios"]:
+            return f"{row['milliseconds']['median']:.1f} ms ({row['ratios'][baseline]['ratio']:.2f} x)"
+    return ""
+
+
+def _milliseconds(rows: list[dict], contestant: str) -> str:
+    for row in rows:
+        if row["family"] == "IndexAdd" and row["contestant"] == contestant and row["milliseconds"]:
+            return f"{row['milliseconds']['median']:.1f} ms"
+    return ""
+
+
+def measured(document: dict) -> str:
+    """The table of float32 with the most threads, and the cost of a replaced call."""
+    threads = max(row["threads"] for row in document["rows"])
+    rows = [row for row in document["rows"] if row["dtype"] == "float32" and row["threads"] == threads]
+    shapes = list(dict.fromkeys(row["shape"] for row in rows if row["family"] == "IndexAdd"))
+    lines = [
+        f"On a CPU ({document['machine']}), {threads} threads, torch {document['torch'].partition('+')[0]}, float32: "
+        f"medians of {document['repeats']} interleaved rounds, and in brackets the ratio to torch's operator.",
+        "",
+        "| rows, features, segments | torch `index_add_` | ours | all NaN | all by the fallback | embedding backward |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for shape in shapes:
+        of_shape = [row for row in rows if row["shape"] == shape]
+        cells = (
+            shape,
+            _milliseconds(of_shape, "index_add_"),
+            *(_cell(of_shape, "IndexAdd", contestant, "index_add_") for contestant in (OURS, ALL_NAN, FORCED_EXACT)),
+            _cell(of_shape, "EmbeddingBackward", OURS, "embedding_dense_backward"),
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    overhead = document["overhead_microseconds"]
+    if overhead:
+        lines += [
+            "",
+            f"Replacing an operator costs {overhead['cost when on']:.1f} microseconds a call while enabled and "
+            f"{overhead['cost when off']:.1f} once it is disabled again; nothing before the first `enable()`.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def rewritten(readme: str, document: dict) -> str:
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + measured(document) + END + after
+
+
+def main() -> None:
+    if not RESULTS.exists():
+        sys.exit(f"{RESULTS} is not there: run `python -m benchmarks` first")
+    readme = ROOT / "README.md"
+    readme.write_text(rewritten(readme.read_text(), json.loads(RESULTS.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What the documents show is what happens: examples run, links lead somewhere, numbers come from the measurement."""
+
+import doctest
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.readme import RESULTS, rewritten
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def test_readme_example_runs():
+    failures, attempts = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert attempts >= 5
+    assert failures == 0
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for link in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        assert (document.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_named_files_exist(document):
+    named = re.findall(r"`((?:csrc|tests|docs|benchmarks|demo|\.ci)/[\w./]+)`", document.read_text())
+    assert [name for name in named if not (ROOT / name).exists() and "results" not in name] == []
+
+
+def test_measured_costs_are_those_of_the_last_measurement():
+    readme = (ROOT / "README.md").read_text()
+    assert readme == rewritten(readme, json.loads(RESULTS.read_text()))
