@@ -63,6 +63,8 @@ void end_atomic();
 
 [[noreturn]] void fail(const std::string& message, Location where);
 
+void print(const std::string& text);
+
 // --- called by launchers ------------------------------------------------------------------------------------------------
 
 // A kernel did what it must not do; or it could not be launched at all.
@@ -99,6 +101,8 @@ void set_options(const Options& options);
 std::map<std::string, int64_t> launch_counts();
 void reset_launch_counts();
 uint64_t steps();  // synchronisation points passed since the process began
+
+std::string take_output();  // what kernels have printed since the last call; a KernelError repeats it
 
 // Fills memory with a pattern that the current seed chooses.
 void poison(void* memory, size_t bytes);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "block.h"
+#include "faults.h"
 #include "kernel_info.h"
 #include "poison.h"
 
@@ -37,6 +38,8 @@ class Machine {
 
   std::map<std::string, int64_t> launch_counts() const { return counts_; }
   void reset_launch_counts() { counts_.clear(); }
+  void print(const std::string& text) { output_ += text; }
+  std::string take_output() { return std::exchange(output_, {}); }
   void count(const std::string& name) { ++counts_[name]; }
   uint64_t steps() const { return total_steps_; }
 
@@ -58,12 +61,15 @@ class Machine {
     const int residents = static_cast<int>(std::min<uint64_t>(resident_blocks(random), num_blocks_));
     active_.clear();
     for (int i = 0; i < residents; ++i) active_.push_back(&worker(i));
-    sem_post(&active_[random.below(residents)]->turn);
-    wait(done_);
+    {
+      const FaultGuard guard;
+      sem_post(&active_[random.below(residents)]->turn);
+      wait(done_);
+    }
     current_thread = nullptr;
     current_block = nullptr;
     total_steps_ += steps_;
-    if (!error_.empty()) throw KernelError(name + ": " + error_);
+    if (!error_.empty()) throw KernelError(name + ": " + error_ + (output_.empty() ? "" : "\n  printed: " + take_output()));
   }
 
  private:
@@ -214,6 +220,7 @@ class Machine {
   Random random_;
   PoisonPattern pattern_;
   std::string error_;
+  std::string output_;  // what kernels have printed
   std::vector<Worker*> active_;
 };
 

@@ -62,6 +62,17 @@ void fail(const std::string& message, Location where) {
   Block::current().fail(message, where);
 }
 
+void print(const std::string& text) {
+  if (current_block == nullptr) {
+    std::fputs(text.c_str(), stdout);
+    return;
+  }
+  const Untracked scope;
+  Machine::instance().print(text);
+}
+
+std::string take_output() { return Machine::instance().take_output(); }
+
 void launch_kernel(const void* kernel, Index3 grid, Index3 block, size_t dynamic_shared_bytes,
                    void (*invoke)(const void*), const void* arguments) {
   Machine::instance().launch(kernel, grid, block, dynamic_shared_bytes, invoke, arguments);

@@ -58,10 +58,12 @@ __device__ __forceinline__ T* dynamic_shared() {
 
 #include "../emulation/cuda_emulation.h"
 
+struct CUstream_st;
+
 namespace reprocuda {
 
 using Dim3 = dim3;
-using Stream = void*;  // everything runs at once, in order
+using Stream = CUstream_st*;  // never looked at: everything runs at once, in order
 
 // Runs a kernel to its end; throws emulation::KernelError (a std::runtime_error) for what it must not do.
 template <class... Parameters, class... Arguments>
@@ -82,6 +84,15 @@ inline void memset_async(void* memory, int value, size_t bytes, Stream) {
 inline void copy_async(void* to, const void* from, size_t bytes, Stream) {
   emulation::count_launch("copy");
   if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+// Kernels live in this namespace, so this is the printf they call: what they say is kept for the error message.
+template <class... Arguments>
+int printf(const char* format, Arguments... arguments) {
+  char text[256];
+  const int length = std::snprintf(text, sizeof text, format, arguments...);
+  emulation::print(text);
+  return length;
 }
 
 template <class T>
