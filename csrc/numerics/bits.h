@@ -103,7 +103,7 @@ REPROCUDA_HD void multiply_wide(uint64_t a, uint64_t b, uint64_t* high, uint64_t
   *high = __umul64hi(a, b);
   *low = a * b;
 #else
-  __extension__ using Wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 Wide;
   const Wide product = static_cast<Wide>(a) * b;
   *high = static_cast<uint64_t>(product >> 64);
   *low = static_cast<uint64_t>(product);

@@ -53,13 +53,13 @@ REPROCUDA_HD double multiply(double a, double b) {
 template <Rounding kRounding>
 inline double divide(double a, double b) {
   if (!is_ordinary(a) || !is_ordinary(b)) return a / b;
-  __extension__ using Wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 Wide;
   const Decoded x = decode_normalized(a);
   const Decoded y = decode_normalized(b);
   const Wide dividend = static_cast<Wide>(x.significand) << 63;
   // Both significands are in [2^63, 2^64), so the quotient is in (2^62, 2^64).
   const uint64_t quotient = static_cast<uint64_t>(dividend / y.significand);
-  const bool remainder = dividend % y.significand != 0;
+  const bool remainder = static_cast<Wide>(quotient) * y.significand != dividend;
   return round_scaled<double, kRounding>(is_negative(a) != is_negative(b), quotient, x.exponent - y.exponent - 63,
                                          remainder);
 }

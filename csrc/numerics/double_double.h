@@ -1,6 +1,6 @@
 // The filter for fp64 data: a double-double sum that also measures what it loses.
 //
-// The exact sum is sum + error + lost with |lost| <= 2 * residual, for up to 2^52 additions and merges in any order: sum and
+// The exact sum is sum + error + lost with |lost| <= 2 * residual, for up to 2^50 additions and merges in any order: sum and
 // error each collect terms by an exact two-sum, and residual is the plain sum of the magnitudes that even error drops.
 // Guarantee: when certify returns true, *result is the exact sum rounded once.
 //

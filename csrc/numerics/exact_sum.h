@@ -126,6 +126,7 @@ struct ExactSum {
   uint32_t* flags;
 
   REPROCUDA_HD void clear() const {
+    REPROCUDA_ROLLED
     for (int k = 0; k < kLimbs; ++k) limbs[k * stride] = 0;
     *flags = 0;
   }
@@ -160,6 +161,7 @@ struct ExactSum {
   // Carries upwards until every limb but the top is in [0, 2^32).
   REPROCUDA_HD void normalize() const {
     int64_t carry = 0;
+    REPROCUDA_ROLLED
     for (int k = 0; k + 1 < kLimbs; ++k) {
       const int64_t limb = limbs[k * stride] + carry;
       limbs[k * stride] = limb & 0xffffffff;
@@ -171,6 +173,7 @@ struct ExactSum {
   template <class Other>
   REPROCUDA_HD void merge(const Other& other) const {
     static_assert(Other::kLimbs == kLimbs, "the same format");
+    REPROCUDA_ROLLED
     for (int k = 0; k < kLimbs; ++k) limbs[k * stride] += other.limbs[k * other.stride];
     *flags |= *other.flags;
   }
@@ -190,6 +193,7 @@ struct ExactSum {
     normalize();
     const bool negative = limbs[(kLimbs - 1) * stride] < 0;
     int lowest = 0;  // the lowest limb that is not zero
+    REPROCUDA_ROLLED
     while (lowest < kLimbs && limbs[lowest * stride] == 0) ++lowest;
     if (lowest == kLimbs) return zero<T>((saw & kSawNonNegZero) == 0);
     return round_magnitude<T>(negative, lowest, count);
@@ -208,6 +212,7 @@ struct ExactSum {
   template <class T>
   REPROCUDA_HD T round_magnitude(bool negative, int lowest, int64_t count) const {
     int top = kLimbs - 1;
+    REPROCUDA_ROLLED
     while (digit(top, negative, lowest) == 0) --top;
     const auto pair = [&](int k) { return (digit(k, negative, lowest) << 32) | digit(k - 1, negative, lowest); };
     const uint64_t leading = digit(top, negative, lowest);

@@ -88,6 +88,7 @@ REPROCUDA_HD bool divide_wide(uint64_t divisor, uint64_t* high, uint64_t* low) {
   uint64_t rest = 0;
   uint64_t words[2] = {*high, *low};
   if (divisor >> 32 == 0) {
+    REPROCUDA_ROLLED
     for (uint64_t& word : words) {
       const uint64_t upper = (rest << 32) | (word >> 32);
       const uint64_t lower = ((upper % divisor) << 32) | (word & 0xffffffffu);
@@ -95,8 +96,10 @@ REPROCUDA_HD bool divide_wide(uint64_t divisor, uint64_t* high, uint64_t* low) {
       word = ((upper / divisor) << 32) | (lower / divisor);
     }
   } else {
+    REPROCUDA_ROLLED
     for (uint64_t& word : words) {
       uint64_t quotient = 0;
+      REPROCUDA_ROLLED
       for (int bit = 63; bit >= 0; --bit) {
         rest = (rest << 1) | ((word >> bit) & 1);
         const bool fits = rest >= divisor;
