@@ -1,0 +1,137 @@
+#include "exact.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "../numerics/exact_sum.h"
+#include "exact_format.h"
+#include "parallel.h"
+#include "workspace.h"
+
+namespace reprocuda::cpu {
+namespace {
+
+// The limbs of a tile of columns, limb by limb, and their flags behind them.
+template <class Format>
+class ExactTile {
+ public:
+  static constexpr int64_t kBytesPerColumn = Format::kLimbs * sizeof(int64_t) + sizeof(uint32_t);
+  static constexpr int64_t kColumns = kExactBytes / kBytesPerColumn;
+  static_assert(kColumns >= 16);
+
+  ExactTile(int64_t* memory, int64_t columns) : limbs_(memory), columns_(columns) {
+    flags_ = reinterpret_cast<uint32_t*>(memory + Format::kLimbs * columns);
+  }
+  ExactSum<Format> operator[](int64_t column) const { return {limbs_ + column, columns_, flags_ + column}; }
+  void clear() const { std::memset(limbs_, 0, columns_ * kBytesPerColumn); }
+  void normalize() const {
+    for (int64_t c = 0; c < columns_; ++c) (*this)[c].normalize();
+  }
+  void merge(const ExactTile& other) const {
+    for (int64_t c = 0; c < columns_; ++c) (*this)[c].merge(other[c]);
+  }
+
+ private:
+  int64_t* limbs_;
+  uint32_t* flags_;
+  int64_t columns_;
+};
+
+constexpr int64_t kAddsBetweenNormalizes = int64_t{1} << 29;  // complex products add two at a time
+
+// Adds the columns of rows [first, last) to the tile.
+template <class Format, class T, class Position>
+void add_rows(const RowsJob<T, Position>& job, int64_t first, int64_t last, const int32_t* columns, int64_t count,
+              const ExactTile<Format>& tile) {
+  for (int64_t begin = first; begin < last; begin += kAddsBetweenNormalizes) {
+    const int64_t end = std::min(last, begin + kAddsBetweenNormalizes);
+    for (int64_t position = begin; position < end; ++position) {
+      const T* const row = job.src + job.grouping.row(position) * job.inner + job.first_column;
+      for (int64_t c = 0; c < count; ++c) add_contribution<Format>(tile[c], job.alpha, job.complex_pairs, row, columns[c]);
+    }
+    if (end < last) tile.normalize();
+  }
+}
+
+template <class Format, class T, class Position>
+void finish(const RowsJob<T, Position>& job, int64_t num_rows, int64_t target, const int32_t* columns, int64_t count,
+            const ExactTile<Format>& tile) {
+  const int64_t at = target * job.inner + job.first_column;
+  for (int64_t c = 0; c < count; ++c) {
+    if (job.self != nullptr) tile[c].add(to_double(job.self[at + columns[c]]));
+    job.out[at + columns[c]] = tile[c].template round_mean<T>(job.mean ? num_rows : 1);
+  }
+}
+
+template <class Format, class T, class Position>
+void exact_columns(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, const int32_t* columns,
+                   int64_t count, int64_t* limbs) {
+  for (int64_t begin = 0; begin < count; begin += ExactTile<Format>::kColumns) {
+    const int64_t width = std::min(ExactTile<Format>::kColumns, count - begin);
+    const ExactTile<Format> tile(limbs, width);
+    tile.clear();
+    add_rows(job, first, last, columns + begin, width, tile);
+    finish(job, last - first, target, columns + begin, width, tile);
+  }
+}
+
+template <class Format, class T, class Position>
+void exact_columns_parallel(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target,
+                            const int32_t* columns, int64_t count) {
+  constexpr int64_t kWorkerRows = 1 << 12;
+  const int workers = workers_for(last - first, kWorkerRows);
+  std::byte* memory = nullptr;
+  const Workspace workspace = lease([&](Layout& layout) { memory = layout.take<std::byte>(workers * kExactBytes); });
+  for (int64_t begin = 0; begin < count; begin += ExactTile<Format>::kColumns) {
+    const int64_t width = std::min(ExactTile<Format>::kColumns, count - begin);
+    const auto tile_of = [&](int64_t part) {
+      return ExactTile<Format>(reinterpret_cast<int64_t*>(memory + part * kExactBytes), width);
+    };
+    run_tasks(workers, workers, [&](int, int64_t part) {
+      const ExactTile<Format> tile = tile_of(part);
+      tile.clear();
+      add_rows(job, first + part_begin(last - first, workers, part), first + part_begin(last - first, workers, part + 1),
+               columns + begin, width, tile);
+      tile.normalize();
+    });
+    for (int part = 1; part < workers; ++part) tile_of(0).merge(tile_of(part));
+    finish(job, last - first, target, columns + begin, width, tile_of(0));
+  }
+}
+
+}  // namespace
+
+template <class T, class Position>
+void exact_segment(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, const int32_t* columns,
+                   int64_t count, int64_t* limbs) {
+  with_exact_format<T>(job.alpha, [&](auto format) {
+    exact_columns<decltype(format)>(job, first, last, target, columns, count, limbs);
+  });
+}
+
+template <class T, class Position>
+void exact_segment_parallel(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target,
+                            const int32_t* columns, int64_t count) {
+  with_exact_format<T>(job.alpha, [&](auto format) {
+    exact_columns_parallel<decltype(format)>(job, first, last, target, columns, count);
+  });
+}
+
+template void exact_segment(const RowsJob<float, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<float, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<double, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<double, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<Half, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<Half, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<BFloat16, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<BFloat16, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment_parallel(const RowsJob<float, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
+template void exact_segment_parallel(const RowsJob<float, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
+template void exact_segment_parallel(const RowsJob<double, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
+template void exact_segment_parallel(const RowsJob<double, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
+template void exact_segment_parallel(const RowsJob<Half, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
+template void exact_segment_parallel(const RowsJob<Half, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
+template void exact_segment_parallel(const RowsJob<BFloat16, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
+template void exact_segment_parallel(const RowsJob<BFloat16, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
+
+}  // namespace reprocuda::cpu

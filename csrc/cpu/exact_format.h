@@ -1,0 +1,36 @@
+// Which superaccumulator a problem needs, and how one contribution enters it.
+#pragma once
+
+#include <type_traits>
+
+#include "../numerics/exact_sum.h"
+#include "../ops/problem.h"
+
+namespace reprocuda::cpu {
+
+// Calls function(Format{}) with the smallest format that holds the contributions of type T under `alpha`.
+template <class T, class Function>
+void with_exact_format(const Alpha& alpha, Function&& function) {
+  if constexpr (std::is_same_v<T, double>) {
+    alpha.is_one ? function(Fp64Terms{}) : function(Fp64Products{});
+  } else {
+    alpha.is_one ? function(Fp32Terms{}) : function(Fp32Products{});
+  }
+}
+
+template <class Format>
+inline constexpr bool kHoldsProducts = std::is_same_v<Format, Fp32Products> || std::is_same_v<Format, Fp64Products>;
+
+// Adds what `row` contributes to column `column`: one term, one product, or the two products that make up one part of a
+// complex one.
+template <class Format, class T>
+void add_contribution(const ExactSum<Format>& sum, const Alpha& alpha, bool complex_pairs, const T* row, int64_t column) {
+  if constexpr (!kHoldsProducts<Format>) {
+    sum.add(to_double(row[column]));
+  } else {
+    sum.add_product(alpha.real, to_double(row[column]));
+    if (complex_pairs) sum.add_product((column & 1) ? alpha.imag : -alpha.imag, to_double(row[column ^ 1]));
+  }
+}
+
+}  // namespace reprocuda::cpu

@@ -1,0 +1,18 @@
+// What the kernel sources need, included before any target option is set: inline functions of the standard library must not
+// be compiled for an instruction set that only some processors have.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "../numerics/double_double.h"
+#include "../numerics/interval.h"
+#include "exact.h"
+#include "rows_kernel.h"

@@ -1,0 +1,13 @@
+// The vector kernels for every processor, in vectors of 128 bits.
+#include "kernel_includes.h"
+
+namespace reprocuda::cpu::portable {
+
+inline constexpr int kLanes = 2;
+
+#include "lanes.inl"
+#include "rows_kernel.inl"
+#include "rows_single.inl"
+#include "rows_entry.inl"
+
+}  // namespace reprocuda::cpu::portable

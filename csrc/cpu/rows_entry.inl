@@ -1,0 +1,47 @@
+// The entry points of the rows kernels: choose the vector width for the tile. Included last.
+
+template <class T, class Position, class Use>
+inline auto with_sums(const RowsJob<T, Position>& job, const RowsScratch& scratch, Use&& use) {
+  if (job.columns == 1) {
+    SingleColumnSums<T, Position> sums(job, scratch);
+    return use(sums);
+  }
+  if constexpr (kLanes >= 8) {
+    if (job.columns >= 8) {
+      RowSums<T, Position, 8> sums(job, scratch);
+      return use(sums);
+    }
+  }
+  if constexpr (kLanes >= 4) {
+    if (job.columns >= 4) {
+      RowSums<T, Position, 4> sums(job, scratch);
+      return use(sums);
+    }
+  }
+  RowSums<T, Position, 2> sums(job, scratch);
+  return use(sums);
+}
+
+template <class T, class Position>
+void run_rows_range(const RowsJob<T, Position>& job, const RowsRange& range, const RowsScratch& scratch) {
+  with_sums(job, scratch, [&](auto& sums) { walk_range(job, range, sums); });
+}
+
+template <class T, class Position>
+int64_t merge_split(const RowsJob<T, Position>& job, const SplitSegment& split, const RowsScratch& scratch) {
+  return with_sums(job, scratch, [&](auto& sums) { return sums.merge(split); });
+}
+
+template <class T, class Position>
+RowsKernels<T, Position> rows_kernels() {
+  return {&run_rows_range<T, Position>, &merge_split<T, Position>};
+}
+
+template RowsKernels<float, int32_t> rows_kernels();
+template RowsKernels<float, int64_t> rows_kernels();
+template RowsKernels<double, int32_t> rows_kernels();
+template RowsKernels<double, int64_t> rows_kernels();
+template RowsKernels<Half, int32_t> rows_kernels();
+template RowsKernels<Half, int64_t> rows_kernels();
+template RowsKernels<BFloat16, int32_t> rows_kernels();
+template RowsKernels<BFloat16, int64_t> rows_kernels();

@@ -1,0 +1,89 @@
+// What the rows algorithm asks of its vector kernels, which exist once per instruction set (rows_kernel.inl).
+#pragma once
+
+#include <cstdint>
+
+#include "../numerics/half.h"
+#include "../ops/problem.h"
+#include "plan.h"
+
+namespace reprocuda::cpu {
+
+// Columns of one tile: its accumulators and eight source rows share the first-level cache.
+template <class T>
+inline constexpr int64_t kTileColumns = 1024;
+template <>
+inline constexpr int64_t kTileColumns<double> = 512;
+
+// Doubles that hold the filtered sum of one output.
+template <class T>
+inline constexpr int kStateDoubles = 2;
+template <>
+inline constexpr int kStateDoubles<double> = 4;
+
+// One slice of the outer dimension, one tile of columns.
+template <class T, class Position>
+struct RowsJob {
+  const T* src;            // [num_rows, inner]
+  const T* self;           // [num_targets, inner] or nullptr
+  T* out;                  // [num_targets, inner]
+  int64_t inner;
+  int64_t first_column;
+  int64_t columns;         // of the tile; at least 8 when inner is
+  Grouping<Position> grouping;
+  Alpha alpha;
+  bool complex_pairs;
+  bool mean;
+  bool force_exact;
+  bool untouched_done;     // targets without contributions are final already
+  int64_t ignored_target;
+};
+
+// A worker's own memory.
+struct RowsScratch {
+  double* state;           // kStateDoubles * (kTileColumns + 8)
+  int32_t* flagged;        // [kTileColumns] columns of the tile that the filter did not certify
+  int64_t* limbs;          // memory for the exact fallback
+};
+
+// Positions [begin, end) of the grouping. The segment that began before leaves its sum in `head`, the one that goes on
+// behind in `tail`, [columns] states each; all others are finished.
+struct RowsRange {
+  int64_t begin;
+  int64_t end;
+  bool last;               // also finishes empty segments behind the last row
+  double* head;
+  double* tail;
+};
+
+// A segment cut by range ends: `num_parts` partial sums, `part_stride` doubles apart after the first.
+struct SplitSegment {
+  int64_t segment;
+  const double* first_part;
+  const double* other_parts;
+  int64_t num_other_parts;
+  int64_t part_stride;
+};
+
+template <class T, class Position>
+struct RowsKernels {
+  void (*run_range)(const RowsJob<T, Position>&, const RowsRange&, const RowsScratch&);
+  // Returns how many columns it left in scratch.flagged for the exact fallback.
+  int64_t (*merge)(const RowsJob<T, Position>&, const SplitSegment&, const RowsScratch&);
+};
+
+// The kernels of each instruction set.
+namespace portable {
+template <class T, class Position>
+RowsKernels<T, Position> rows_kernels();
+}
+namespace avx2 {
+template <class T, class Position>
+RowsKernels<T, Position> rows_kernels();
+}
+namespace avx512 {
+template <class T, class Position>
+RowsKernels<T, Position> rows_kernels();
+}
+
+}  // namespace reprocuda::cpu

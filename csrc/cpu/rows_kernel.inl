@@ -1,0 +1,232 @@
+// Sums of the rows of whole segments, tile by tile; included per instruction set after lanes.inl.
+//
+// Guarantee: certified outputs are exact sums rounded once, the others are handed to the exact fallback before anything is
+// stored over `self`. Runs under the rounding mode that its lanes ask for. Cost: each source element is read once; a tile of
+// up to kRegisterBlocks vectors stays in registers, a wider one in the first-level cache, eight rows at a time, with the
+// next eight prefetched because gathered rows defeat the hardware's guess.
+
+template <class T>
+inline constexpr int kRegisterBlocks = (kLanes == 8 ? 16 : 8) / kStateDoubles<T>;
+inline constexpr int kGroupRows = 8;
+inline constexpr int64_t kPrefetchDistance = 16;
+
+template <class T, class Position>
+inline void leave_untouched(const RowsJob<T, Position>& job, int64_t target) {
+  if (job.untouched_done) return;
+  const int64_t at = target * job.inner + job.first_column;
+  if (job.self == nullptr) {
+    std::memset(job.out + at, 0, job.columns * sizeof(T));
+  } else if (job.self != job.out) {
+    std::memcpy(job.out + at, job.self + at, job.columns * sizeof(T));
+  }
+}
+
+// Calls `sums` for every segment and cut segment of the range.
+template <class T, class Position, class Sums>
+inline void walk_range(const RowsJob<T, Position>& job, const RowsRange& range, Sums& sums) {
+  const Grouping<Position>& g = job.grouping;
+  int64_t segment = std::lower_bound(g.offsets, g.offsets + g.num_segments, static_cast<Position>(range.begin)) - g.offsets;
+  if (segment > 0 && g.offsets[segment] > range.begin) {
+    sums.sum_part(range.begin, std::min<int64_t>(g.offsets[segment], range.end), segment - 1, range.head);
+  }
+  for (; segment < g.num_segments && (g.offsets[segment] < range.end || range.last); ++segment) {
+    const int64_t first = g.offsets[segment];
+    const int64_t last = g.offsets[segment + 1];
+    const int64_t target = g.target(segment);
+    if (last > range.end) {
+      sums.sum_part(first, range.end, segment, range.tail);
+    } else if (last == first || target == job.ignored_target) {
+      leave_untouched(job, target);
+    } else {
+      sums.sum_segment(segment, first, last);
+    }
+  }
+}
+
+template <class T, class Position, int L>
+class RowSums {
+ public:
+  using Sum = Lanes<T, L>;
+  static constexpr int64_t kBlockState = Sum::kStates * L;
+
+  RowSums(const RowsJob<T, Position>& job, const RowsScratch& scratch)
+      : job_(job), scratch_(scratch), blocks_((job.columns + L - 1) / L), num_positions_(job.grouping.num_rows) {}
+
+  void sum_segment(int64_t segment, int64_t first, int64_t last) {
+    begin_segment(segment);
+    sum_rows(first, last, nullptr);
+    if (num_flagged_ > 0) exact_segment(job_, first, last, target_, scratch_.flagged, num_flagged_, scratch_.limbs);
+  }
+
+  void sum_part(int64_t first, int64_t last, int64_t segment, double* part) {
+    begin_segment(segment);
+    if (target_ != job_.ignored_target) sum_rows(first, last, part);
+  }
+
+  int64_t merge(const SplitSegment& split) {
+    const Grouping<Position>& g = job_.grouping;
+    begin_segment(split.segment);
+    if (target_ == job_.ignored_target) {
+      leave_untouched(job_, target_);
+      return 0;
+    }
+    const Sum tail_start = start(blocks_ - 1);
+    for (int64_t block = 0; block < blocks_; ++block) {
+      Sum sum = block == blocks_ - 1 ? tail_start : start(block);
+      const auto add_part = [&](const double* part) {
+        Sum other;
+        other.load_state(part + block * kBlockState);
+        sum.merge(other);
+      };
+      add_part(split.first_part);
+      for (int64_t part = 0; part < split.num_other_parts; ++part) add_part(split.other_parts + part * split.part_stride);
+      finish(sum, block, g.offsets[split.segment + 1] - g.offsets[split.segment]);
+    }
+    return num_flagged_;
+  }
+
+ private:
+  // The last block overlaps the one before it, so that no load or store is partial.
+  int64_t column(int64_t block) const { return std::min<int64_t>(block * L, job_.columns - L); }
+
+  const T* row(int64_t position) const {
+    return job_.src + job_.grouping.row(position) * job_.inner + job_.first_column;
+  }
+
+  void begin_segment(int64_t segment) {
+    target_ = job_.grouping.target(segment);
+    num_flagged_ = 0;
+  }
+
+  // With `part` null the segment is complete and its outputs are stored, else its sums go to `part`.
+  void sum_rows(int64_t first, int64_t last, double* part) {
+    if (!job_.alpha.is_one) return sum_in_groups<true>(first, last, part);
+    if (blocks_ > kRegisterBlocks<T>) return sum_in_groups<false>(first, last, part);
+    sum_in_registers<kRegisterBlocks<T>>(first, last, part);
+  }
+
+  // Surplus blocks repeat the last one, so a few sizes serve all.
+  template <int kBlocks>
+  void sum_in_registers(int64_t first, int64_t last, double* part) {
+    if constexpr (kBlocks > 1) {
+      if (blocks_ <= kBlocks / 2) return sum_in_registers<kBlocks / 2>(first, last, part);
+    }
+    int64_t columns[kBlocks];
+    Sum sums[kBlocks];
+    for (int b = 0; b < kBlocks; ++b) {
+      const int64_t block = std::min<int64_t>(b, blocks_ - 1);
+      columns[b] = column(block);
+      sums[b] = part == nullptr ? start(block) : empty();
+    }
+    for (int64_t position = first; position < last; ++position) {
+      const T* const source = row(position);
+      if (job_.grouping.permutation != nullptr && position + kPrefetchDistance < num_positions_) {
+        const char* const ahead = reinterpret_cast<const char*>(row(position + kPrefetchDistance));
+        for (int64_t byte = 0; byte < kBlocks * L * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte);
+      }
+      for (int b = 0; b < kBlocks; ++b) sums[b].add(load<L>(source + columns[b]));
+    }
+    for (int b = 0; b < kBlocks && b < blocks_; ++b) {
+      if (part == nullptr) {
+        finish(sums[b], b, last - first);
+      } else {
+        sums[b].store_state(part + b * kBlockState);
+      }
+    }
+  }
+
+  template <bool kWeighted>
+  void sum_in_groups(int64_t first, int64_t last, double* part) {
+    double* const state = part == nullptr ? scratch_.state : part;
+    // Taken before the block it overlaps is stored: `out` may be `self`.
+    const Sum tail_start = part == nullptr ? start(blocks_ - 1) : empty();
+    for (int64_t position = first; position < last; position += kGroupRows) {
+      const int count = static_cast<int>(std::min<int64_t>(kGroupRows, last - position));
+      const T* rows[kGroupRows];
+      const T* ahead[kGroupRows];
+      for (int r = 0; r < count; ++r) rows[r] = row(position + r);
+      const int num_ahead = job_.grouping.permutation == nullptr
+                                ? 0
+                                : static_cast<int>(std::min<int64_t>(kGroupRows, num_positions_ - position - count));
+      for (int r = 0; r < num_ahead; ++r) ahead[r] = row(position + count + r);
+      const bool starts = position == first;
+      const bool ends = position + count == last && part == nullptr;
+      for (int64_t block = 0; block < blocks_; ++block) {
+        const int64_t at = column(block);
+        if (at * static_cast<int64_t>(sizeof(T)) % 64 < L * static_cast<int64_t>(sizeof(T))) {
+          for (int r = 0; r < num_ahead; ++r) __builtin_prefetch(ahead[r] + at);
+        }
+        Sum sum;
+        if (!starts) {
+          sum.load_state(state + block * kBlockState);
+        } else if (part != nullptr) {
+          sum.clear();
+        } else {
+          sum = block == blocks_ - 1 ? tail_start : start(block);
+        }
+        if (count == kGroupRows) {
+          for (int r = 0; r < kGroupRows; ++r) add_row<kWeighted>(sum, rows[r] + at);
+        } else {
+          for (int r = 0; r < count; ++r) add_row<kWeighted>(sum, rows[r] + at);
+        }
+        if (ends) {
+          finish(sum, block, last - first);
+        } else {
+          sum.store_state(state + block * kBlockState);
+        }
+      }
+    }
+  }
+
+  // A complex product is four real ones, each a contribution of its own.
+  template <bool kWeighted>
+  void add_row(Sum& sum, const T* source) const {
+    if constexpr (!kWeighted) {
+      sum.add(load<L>(source));
+    } else {
+      sum.add_product(broadcast<L>(job_.alpha.real), load<L>(source));
+      if (!job_.complex_pairs) return;
+      // Tiles and blocks start at a real part.
+      Doubles<L> crossed = broadcast<L>(job_.alpha.imag);
+      for (int lane = 0; lane < L; lane += 2) crossed[lane] = -job_.alpha.imag;
+      sum.add_product(crossed, swap_pairs<L>(load<L>(source)));
+    }
+  }
+
+  static Sum empty() {
+    Sum sum;
+    sum.clear();
+    return sum;
+  }
+
+  // The sum of `self` alone.
+  Sum start(int64_t block) const {
+    Sum sum = empty();
+    if (job_.self != nullptr) sum.add(load<L>(job_.self + target_ * job_.inner + job_.first_column + column(block)));
+    return sum;
+  }
+
+  // Stores what the filter certifies and lists the other columns.
+  void finish(Sum sum, int64_t block, int64_t count) {
+    T* const to = job_.out + target_ * job_.inner + job_.first_column + column(block);
+    const int64_t divisor = job_.mean ? count : 1;
+    if (divisor != 1) sum.divide(divisor);
+    const bool by_vector = !job_.force_exact && (divisor == 1 || !std::is_same_v<T, double>);
+    if (by_vector && sum.store_certified(to)) return;
+    for (int lane = static_cast<int>(block * L - column(block)); lane < L; ++lane) {
+      T result;
+      if (!job_.force_exact && sum.certify_lane(lane, divisor, &result)) {
+        to[lane] = result;
+      } else {
+        scratch_.flagged[num_flagged_++] = static_cast<int32_t>(column(block) + lane);
+      }
+    }
+  }
+
+  const RowsJob<T, Position>& job_;
+  const RowsScratch& scratch_;
+  int64_t blocks_;
+  int64_t num_positions_;
+  int64_t target_ = 0;
+  int64_t num_flagged_ = 0;
+};

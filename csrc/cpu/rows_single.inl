@@ -1,0 +1,102 @@
+// The rows algorithm for one column: lanes run over the rows of a segment instead. Included after rows_kernel.inl.
+
+template <class T, class Position>
+class SingleColumnSums {
+ public:
+  static constexpr int kPair = 2;
+  using Sum = Lanes<T, kPair>;      // lane 0 counts; two lanes are the least that a vector has
+  using WideSum = Lanes<T, kLanes>;
+
+  SingleColumnSums(const RowsJob<T, Position>& job, const RowsScratch& scratch) : job_(job), scratch_(scratch) {}
+
+  void sum_segment(int64_t segment, int64_t first, int64_t last) {
+    const int64_t target = job_.grouping.target(segment);
+    Sum sum = start(target);
+    add_rows(sum, first, last);
+    if (finish(sum, target, last - first)) return;
+    scratch_.flagged[0] = 0;
+    exact_segment(job_, first, last, target, scratch_.flagged, 1, scratch_.limbs);
+  }
+
+  void sum_part(int64_t first, int64_t last, int64_t segment, double* part) {
+    Sum sum;
+    sum.clear();
+    if (job_.grouping.target(segment) != job_.ignored_target) add_rows(sum, first, last);
+    sum.store_state(part);
+  }
+
+  int64_t merge(const SplitSegment& split) {
+    const int64_t target = job_.grouping.target(split.segment);
+    if (target == job_.ignored_target) {
+      leave_untouched(job_, target);
+      return 0;
+    }
+    Sum sum = start(target);
+    add_part(sum, split.first_part);
+    for (int64_t part = 0; part < split.num_other_parts; ++part) add_part(sum, split.other_parts + part * split.part_stride);
+    if (finish(sum, target, job_.grouping.offsets[split.segment + 1] - job_.grouping.offsets[split.segment])) return 0;
+    scratch_.flagged[0] = 0;
+    return 1;
+  }
+
+ private:
+  static void add_part(Sum& sum, const double* part) {
+    Sum other;
+    other.load_state(part);
+    sum.merge(other);
+  }
+
+  Sum start(int64_t target) const {
+    Sum sum;
+    sum.clear();
+    if (job_.self != nullptr) sum.add(broadcast<kPair>(to_double(job_.self[target])));
+    return sum;
+  }
+
+  template <int L>
+  void add_values(Lanes<T, L>& sum, Doubles<L> values) const {
+    if (job_.alpha.is_one) {
+      sum.add(values);
+    } else {
+      sum.add_product(broadcast<L>(job_.alpha.real), values);
+    }
+  }
+
+  void add_rows(Sum& sum, int64_t first, int64_t last) const {
+    const Position* const permutation = job_.grouping.permutation;
+    if (last - first >= 2 * kLanes) {
+      WideSum wide;
+      wide.clear();
+      for (; last - first >= kLanes; first += kLanes) {
+        if (permutation == nullptr) {
+          add_values<kLanes>(wide, load<kLanes>(job_.src + first));
+        } else {
+          Doubles<kLanes> values;
+          for (int lane = 0; lane < kLanes; ++lane) values[lane] = to_double(job_.src[permutation[first + lane]]);
+          add_values<kLanes>(wide, values);
+        }
+      }
+      fold(sum, wide);
+    }
+    for (; first < last; ++first) add_values<kPair>(sum, broadcast<kPair>(to_double(job_.src[job_.grouping.row(first)])));
+  }
+
+  static void fold(Sum& sum, const WideSum& wide) {
+    alignas(64) double lanes[Sum::kStates * kLanes];
+    wide.store_state(lanes);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      alignas(16) double one[Sum::kStates * kPair];
+      for (int i = 0; i < Sum::kStates * kPair; ++i) one[i] = lanes[i / kPair * kLanes + lane];
+      add_part(sum, one);
+    }
+  }
+
+  bool finish(Sum sum, int64_t target, int64_t count) const {
+    const int64_t divisor = job_.mean ? count : 1;
+    if (divisor != 1) sum.divide(divisor);
+    return !job_.force_exact && sum.certify_lane(0, divisor, job_.out + target);
+  }
+
+  const RowsJob<T, Position>& job_;
+  const RowsScratch& scratch_;
+};
