@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.library import Library, register_autograd, register_fake
 
-from . import _library
+from . import _library  # noqa: F401 - registers the operators
 
 _ops = torch.ops.reprocuda
 _aten = torch.ops.aten
@@ -39,14 +39,14 @@ def _by_dim(indices: list[Tensor], dims: list[int]) -> list[Tensor | None]:
     return placed
 
 
-_library = Library("reprocuda", "FRAGMENT")
+_fragment = Library("reprocuda", "FRAGMENT")
 for _schema, _reader in _READERS.items():
-    _name = _library.define(_schema)
-    _library.impl(_name, _reader, "CompositeExplicitAutograd")
+    _name = _fragment.define(_schema)
+    _fragment.impl(_name, _reader, "CompositeExplicitAutograd")
 
 
 def _fake(name: str, shape: callable) -> None:
-    register_fake(f"reprocuda::{name}", shape, lib=_library)
+    register_fake(f"reprocuda::{name}", shape, lib=_fragment)
 
 
 def _meta_index_add(self, dim, index, source, alpha=1.0, alpha_imag=0.0, alpha_int=1):
@@ -232,4 +232,4 @@ for _name, _backward, _setup in (
     ("index", _index_backward, _index_setup),
     ("embedding", _embedding_backward, _embedding_setup),
 ):
-    register_autograd(f"reprocuda::{_name}", _backward, setup_context=_setup, lib=_library)
+    register_autograd(f"reprocuda::{_name}", _backward, setup_context=_setup, lib=_fragment)

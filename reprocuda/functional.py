@@ -127,9 +127,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Ten
         alpha = python_number(alpha)
         return accumulate_(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
-        return judge_in_place(
-            "index_add_", reason, torch.index_add, torch.Tensor.index_add_, input, dim, index, source, alpha=alpha
-        )
+        return judge_in_place("index_add_", reason, torch.Tensor.index_add_, input, dim, index, source, alpha=alpha)
 
 
 def _index_add_planned(input: Tensor, dim: int, plan: SegmentPlan, source: Tensor, alpha: Alpha) -> Tensor:
@@ -224,9 +222,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     try:
         return accumulate_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
-        return judge_in_place(
-            "scatter_add_", reason, torch.scatter_add, torch.Tensor.scatter_add_, input, dim, index, src
-        )
+        return judge_in_place("scatter_add_", reason, torch.Tensor.scatter_add_, input, dim, index, src)
 
 
 def _require_accumulate(accumulate: bool) -> None:
@@ -297,8 +293,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
         values = values.to(input.device) if values.dim() == 0 else values
         return accumulate_(PointRoute(tuple(dims)), input, values, tuple(tensors))
     except ValueError as reason:
-        native, native_ = torch.ops.aten.index_put, torch.ops.aten.index_put_
-        return judge_in_place("index_put_", reason, native, native_, input, list(indices), values, True)
+        return judge_in_place("index_put_", reason, torch.ops.aten.index_put_, input, list(indices), values, True)
 
 
 def segment_sum(

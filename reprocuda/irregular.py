@@ -51,17 +51,10 @@ def judge(
 
 
 def judge_in_place(
-    op: str,
-    reason: ValueError,
-    native: Callable,
-    native_: Callable,
-    base: Tensor,
-    *args: Any,
-    strict: bool = False,
-    **kwargs: Any,
+    op: str, reason: ValueError, native_: Callable, base: Tensor, *args: Any, strict: bool = False, **kwargs: Any
 ) -> Tensor:
-    """The same for `native_`, which writes into `base`; `native` is its out-of-place form, which errs in the same
-    way.
+    """The same for an operator that writes into `base`; torch judges it on a copy first, so that nothing is half
+    written.
     """
     if torch._debug_has_internal_overlap(base) == 1:  # index_put_ would only warn, and add to every alias
         raise RuntimeError(
@@ -71,5 +64,5 @@ def judge_in_place(
     if _shares_storage(base, args):
         native_(base, *args, **kwargs)  # names the overlap before it writes
         raise _refusal(op, reason) from None
-    judge(op, reason, native, base.detach(), *args, strict=strict, **kwargs)
+    judge(op, reason, native_, base.detach().clone(), *args, strict=strict, **kwargs)
     return native_(base, *args, **kwargs)

@@ -144,5 +144,5 @@ def _index_put_legacy_batched(base: Tensor, indices: list[Tensor], dims: list[in
     )
 
 
-_library = torch.library.Library("reprocuda", "IMPL", "Batched")
-_library.impl("index_put", _index_put_legacy_batched)
+_batched_library = torch.library.Library("reprocuda", "IMPL", "Batched")
+_batched_library.impl("index_put", _index_put_legacy_batched)

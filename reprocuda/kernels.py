@@ -1,0 +1,237 @@
+"""The kernels that take the place of aten's: the arguments of an aten overload in, a compiled operator called.
+
+They run below autograd and autocast, thousands of times a second, so each does one thing: read the switch, call ours
+or what was there before. What is out of the ordinary goes to `Slot.failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .alpha import split_alpha
+from .autocast import widest
+from .checks import check_range, checks
+from .overrides import Override, Slot
+from .points import normalize_indices
+
+_ops = torch.ops.reprocuda
+_ERRORS = (ValueError, RuntimeError)
+
+
+def _size(tensor: Tensor, dim: int) -> int:
+    return tensor.shape[dim] if tensor.dim() else 1
+
+
+def _index_add(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, self, dim, index, source, *, alpha=1):
+        try:
+            if not switch.on:
+                return slot.native(keyset, self, dim, index, source, alpha=alpha)
+            if checks.on:
+                check_range("index_add", index, 0, _size(self, dim))
+            if alpha == 1:
+                return ours(keyset, self, dim, index, source)
+            return ours(keyset, self, dim, index, source, *split_alpha(alpha, self.dtype))
+        except _ERRORS as error:
+            return slot.failed(error, keyset, self, dim, index, source, alpha=alpha)
+
+    return kernel
+
+
+def _index_add_(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, self, dim, index, source, *, alpha=1):
+        try:
+            if not switch.on:
+                return slot.native(keyset, self, dim, index, source, alpha=alpha)
+            if checks.on:
+                check_range("index_add_", index, 0, _size(self, dim))
+            if alpha == 1:
+                ours(keyset, self, dim, index, source)
+            else:
+                ours(keyset, self, dim, index, source, *split_alpha(alpha, self.dtype))
+            return self
+        except _ERRORS as error:
+            return slot.failed(error, keyset, self, dim, index, source, alpha=alpha)
+
+    return kernel
+
+
+def _index_add_out(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, self, dim, index, source, *, alpha=1, out):
+        try:
+            if not switch.on:
+                return slot.native(keyset, self, dim, index, source, alpha=alpha, out=out)
+            if checks.on:
+                check_range("index_add", index, 0, _size(self, dim))
+            ours(keyset, self, dim, index, source, *split_alpha(alpha, self.dtype), out)
+            return out
+        except _ERRORS as error:
+            return slot.failed(error, keyset, self, dim, index, source, alpha=alpha, out=out)
+
+    return kernel
+
+
+def _scatter_add(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, self, dim, index, src):
+        try:
+            if not switch.on:
+                return slot.native(keyset, self, dim, index, src)
+            if checks.on:
+                check_range("scatter_add", index, 0, _size(self, dim))
+            return ours(keyset, self, dim, index, src)
+        except _ERRORS as error:
+            return slot.failed(error, keyset, self, dim, index, src)
+
+    return kernel
+
+
+def _scatter_add_(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, self, dim, index, src):
+        try:
+            if not switch.on:
+                return slot.native(keyset, self, dim, index, src)
+            if checks.on:
+                check_range("scatter_add_", index, 0, _size(self, dim))
+            ours(keyset, self, dim, index, src)
+            return self
+        except _ERRORS as error:
+            return slot.failed(error, keyset, self, dim, index, src)
+
+    return kernel
+
+
+def _scatter_add_out(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, self, dim, index, src, *, out):
+        try:
+            if not switch.on:
+                return slot.native(keyset, self, dim, index, src, out=out)
+            if checks.on:
+                check_range("scatter_add", index, 0, _size(self, dim))
+            ours(keyset, self, dim, index, src, out)
+            return out
+        except _ERRORS as error:
+            return slot.failed(error, keyset, self, dim, index, src, out=out)
+
+    return kernel
+
+
+def _index_put(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, self, indices, values, accumulate=False):
+        try:
+            if not (accumulate and switch.on):
+                return slot.native(keyset, self, indices, values, accumulate)
+            return ours(keyset, self, *normalize_indices(self, indices), values)
+        except _ERRORS as error:
+            return slot.failed(error, keyset, self, indices, values, accumulate)
+
+    return kernel
+
+
+def _index_put_impl_(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, self, indices, values, accumulate=False, unsafe=False):
+        try:
+            if not (accumulate and switch.on):
+                return slot.native(keyset, self, indices, values, accumulate, unsafe)
+            ours(keyset, self, *normalize_indices(self, indices), values)
+            return self
+        except _ERRORS as error:
+            return slot.failed(error, keyset, self, indices, values, accumulate, unsafe)
+
+    return kernel
+
+
+def _embedding_dense_backward(slot: Slot) -> Callable:
+    switch, ours = slot.switch, slot.ours
+
+    def kernel(keyset, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+        try:
+            if not switch.on:
+                return slot.native(keyset, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
+            if checks.on:
+                check_range("embedding_dense_backward", indices, 0, num_weights)
+            return ours(keyset, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
+        except _ERRORS as error:
+            return slot.failed(error, keyset, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
+
+    return kernel
+
+
+def _writes_through(functional: Callable) -> Callable:
+    """For out=: the result of the functional overload, written into an `out` that torch would resize or copy into."""
+
+    def repair(self, *args, out, **kwargs):
+        if out.dtype != self.dtype or out.device != self.device or torch._debug_has_internal_overlap(out) == 1:
+            return NotImplemented
+        result = functional(self, *args, **kwargs)
+        torch.ops.aten._resize_output_(out, result.shape, result.device)
+        return out.copy_(result)
+
+    return repair
+
+
+def _repair_scatter_add(self, dim, index, src):
+    base, cast = widest(self, src)
+    unchanged = base is self and cast is src
+    return NotImplemented if unchanged else torch.ops.aten.scatter_add(base, dim, index, cast)
+
+
+def _repair_index_put(self, indices, values, accumulate=False):
+    base, cast = widest(self, values)
+    if cast.dim() == 0:
+        cast = cast.to(base.device)
+    unchanged = base is self and cast is values
+    return NotImplemented if unchanged else torch.ops.aten.index_put(base, indices, cast, True)
+
+
+def _repair_index_put_(self, indices, values, accumulate=False, unsafe=False):
+    if values.dim() or values.device == self.device:
+        return NotImplemented
+    return torch.ops.aten._index_put_impl_(self, indices, values.to(self.device), True, unsafe)
+
+
+def _repair_embedding(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+    """torch reads grad_output as a matrix with a row an index, whatever its shape."""
+    if indices.dtype not in (torch.int32, torch.int64) or grad_output.dim() == indices.dim() + 1:
+        return NotImplemented
+    rows = grad_output.reshape(indices.numel(), grad_output.shape[-1])
+    return torch.ops.aten.embedding_dense_backward(
+        rows, indices.flatten(), num_weights, padding_idx, scale_grad_by_freq
+    )
+
+
+INDEX_ADD = (
+    Override("index_add", "index_add", _index_add),
+    Override("index_add_", "index_add_", _index_add_, in_place=True),
+    Override("index_add.out", "index_add_out", _index_add_out, _writes_through(torch.ops.aten.index_add)),
+)
+SCATTER_ADD = (
+    Override("scatter_add", "scatter_add", _scatter_add, _repair_scatter_add),
+    Override("scatter_add_", "scatter_add_", _scatter_add_, in_place=True),
+    Override("scatter_add.out", "scatter_add_out", _scatter_add_out, _writes_through(torch.ops.aten.scatter_add)),
+)
+INDEX_PUT = (
+    Override("index_put", "index_put", _index_put, _repair_index_put),
+    Override("_index_put_impl_", "index_put_", _index_put_impl_, _repair_index_put_, in_place=True),
+)
+EMBEDDING = (
+    Override("embedding_dense_backward", "embedding_dense_backward", _embedding_dense_backward, _repair_embedding),
+)

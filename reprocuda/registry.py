@@ -1,0 +1,98 @@
+"""The registry: one entry an operator, saying what of torch it replaces, through which aten overloads, and how far it
+goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import kernels
+from .overrides import Override
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of reprocuda.
+
+    Attributes:
+        name: its name here, and in `enable(ops=[name])`.
+        replaces: the torch functions and methods that do the same.
+        overrides: the aten overloads whose kernels are replaced by `enable`; shared where an operator's sums are
+        another's.
+        part: "forward" if the operator itself sums, "backward" if its gradient does.
+        tier: "exact": the exact sum, rounded once, whatever the order, the device and the number of threads.
+        notes: what else a user should know.
+    """
+
+    name: str
+    replaces: tuple[str, ...]
+    overrides: tuple[Override, ...] = ()
+    part: str = "forward"
+    tier: str = "exact"
+    notes: str = ""
+
+    @property
+    def overloads(self) -> tuple[str, ...]:
+        return tuple(override.overload for override in self.overrides)
+
+
+_OPERATORS = (
+    Operator(
+        "index_add",
+        ("torch.index_add", "torch.Tensor.index_add", "torch.Tensor.index_add_"),
+        kernels.INDEX_ADD,
+    ),
+    Operator(
+        "scatter_add",
+        ("torch.scatter_add", "torch.Tensor.scatter_add", "torch.Tensor.scatter_add_"),
+        kernels.SCATTER_ADD,
+        notes="torch's gradient for an index smaller than src raises; reprocuda.scatter_add gives it",
+    ),
+    Operator(
+        "index_put",
+        ("torch.index_put", "torch.Tensor.index_put", "torch.Tensor.index_put_", "torch.ops.aten._index_put_impl_"),
+        kernels.INDEX_PUT,
+        notes="accumulate=True; overwriting is left to torch",
+    ),
+    Operator(
+        "embedding",
+        ("torch.nn.functional.embedding", "torch.nn.Embedding"),
+        kernels.EMBEDDING,
+        part="backward",
+        notes="the dense gradient; sparse=True adds nothing up",
+    ),
+    Operator("index_select", ("torch.index_select", "torch.Tensor.index_select"), kernels.INDEX_ADD, part="backward"),
+    Operator(
+        "gather",
+        ("torch.gather", "torch.Tensor.gather"),
+        kernels.SCATTER_ADD,
+        part="backward",
+    ),
+    Operator(
+        "take_along_dim",
+        ("torch.take_along_dim", "torch.Tensor.take_along_dim"),
+        kernels.SCATTER_ADD,
+        part="backward",
+        notes="where input is broadcast, torch sums that gradient; reprocuda.take_along_dim sums it exactly",
+    ),
+    Operator("index", ("torch.Tensor.__getitem__",), kernels.INDEX_PUT, part="backward"),
+    Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
+)
+
+registry: dict[str, Operator] = {operator.name: operator for operator in _OPERATORS}
+
+
+def select(names: list[str] | tuple[str, ...] | str | None) -> tuple[Operator, ...]:
+    """The operators of these names, or all that replace something.
+
+    Raises:
+        ValueError: there is no operator of that name, or it replaces nothing.
+    """
+    if names is None:
+        return tuple(operator for operator in _OPERATORS if operator.overrides)
+    names = [names] if isinstance(names, str) else list(names)
+    known = [operator.name for operator in _OPERATORS if operator.overrides]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"no operator to enable is called {unknown[0]!r}; there are {', '.join(known)}")
+    return tuple(registry[name] for name in names)
