@@ -22,6 +22,12 @@ def first_difference(losses: list[float], reference: list[float]) -> str:
     return str(next(steps, "never"))
 
 
+def largest_gaps(losses: list[float], reference: list[float]) -> list[float]:
+    """The largest distance within every SNAPSHOT_EVERY steps: single steps jump about too much to be read."""
+    gaps = [abs(a - b) for a, b in zip(losses, reference, strict=True)]
+    return [max(gaps[start : start + SNAPSHOT_EVERY]) for start in range(0, len(gaps), SNAPSHOT_EVERY)]
+
+
 def show(console: Console, operators: str, labels: list[str], runs: list[Run]) -> None:
     table = Table(title=f"[bold]{operators}[/]: the same training, {len(runs)} times", title_justify="left")
     table.add_column("run", no_wrap=True)
@@ -51,10 +57,10 @@ def draw(path: Path, labels: list[str], results: dict[str, list[Run]]) -> None:
     for colour, (operators, runs) in zip(("tab:red", "tab:green"), results.items(), strict=True):
         reference = runs[0]
         for style, label, run in zip(("--", ":", "-.", "-"), labels[1:], runs[1:], strict=False):
-            gaps = [abs(a - b) for a, b in zip(run.losses, reference.losses, strict=True)]
+            gaps = largest_gaps(run.losses, reference.losses)
             shares = [share_of_other_bits(a, b) for a, b in zip(run.snapshots, reference.snapshots, strict=True)]
-            steps = [min(i * SNAPSHOT_EVERY, len(gaps)) for i in range(len(shares))]
-            loss_axes.plot(range(len(gaps)), gaps, style, color=colour, label=f"{operators}: {label}")
+            steps = [min(i * SNAPSHOT_EVERY, len(run.losses)) for i in range(len(shares))]
+            loss_axes.plot(steps[: len(gaps)], gaps, style, color=colour, label=f"{operators}: {label}")
             bits_axes.plot(steps, [100 * share for share in shares], style, color=colour)
     loss_axes.set_yscale("symlog", linthresh=1e-8)
     loss_axes.set_ylim(bottom=-1e-9)
