@@ -57,10 +57,25 @@ REPROCUDA_HD uint32_t class_of(T x) {
   return is_negative_value(x) ? positive << 1 : positive;
 }
 
+// A look at a word that others update atomically meanwhile: possibly old, never torn.
+template <class Word>
+__device__ __forceinline__ Word peek(const Word* word) {
+#if defined(REPROCUDA_EMULATION)
+  return atomicOr(const_cast<Word*>(word), Word{0});
+#else
+  return *static_cast<const volatile Word*>(word);
+#endif
+}
+
+// Most contributions find their flag set already: look before asking for an atomic.
+__device__ __forceinline__ void raise_flags(uint32_t* word, uint32_t flags) {
+  if ((peek(word) & flags) != flags) atomicOr(word, flags);
+}
+
 struct Placement {
   int top_unit;  // exponent of the unit of digit 0
   int width;     // bits of every further digit
-  int digits;    // that many represent every number of the format exactly
+  int digits;    // that many represent every contribution exactly
 
   REPROCUDA_HD int unit(int digit) const { return top_unit - digit * width; }
 };
@@ -72,15 +87,16 @@ inline int head_bits(int64_t most) {
   return bits;
 }
 
-// For contributions whose largest finite magnitude has these bits.
+// For contributions whose finite magnitudes are 0 or between these two, given as bits.
 template <class T>
-REPROCUDA_HD Placement place_digits(uint64_t largest_magnitude, int head_bits) {
+REPROCUDA_HD Placement place_digits(uint64_t smallest, uint64_t largest, int head_bits) {
   using F = FloatFormat<T>;
-  const int end = split_magnitude<T>(largest_magnitude).position + F::kUnitExponent + F::kPrecision;  // |x| < 2^end
+  const int end = split_magnitude<T>(largest).position + F::kUnitExponent + F::kPrecision;  // |x| < 2^end
+  const int last = split_magnitude<T>(smallest).position + F::kUnitExponent;                // all are multiples of 2^last
   const int width = 62 - head_bits;
   const int wanted = end - width;
   const int top_unit = wanted > F::kUnitExponent ? wanted : F::kUnitExponent;
-  return {top_unit, width, 1 + (top_unit - F::kUnitExponent + width - 1) / width};
+  return {top_unit, width, top_unit <= last ? 1 : 1 + (top_unit - last + width - 1) / width};
 }
 
 // Calls emit(j, digit) for the digits 0 .. count - 1 of +-significand * 2^exponent that are not zero; true if bits remain.

@@ -55,7 +55,7 @@ struct IndexArray {
 };
 
 // Does not return.
-__device__ inline void report_out_of_range(int64_t position, int64_t value, int64_t size) {
+__attribute__((noinline)) __device__ inline void report_out_of_range(int64_t position, int64_t value, int64_t size) {
   printf("reprocuda: index %lld at position %lld is out of bounds for size %lld\n", static_cast<long long>(value),
          static_cast<long long>(position), static_cast<long long>(size));
   __trap();
@@ -197,7 +197,7 @@ inline int64_t most_contributions(const ElementAccumulation& problem) {
     if (problem.out_strides[next] <= reach) return problem.num_elements;
     reach += (size - 1) * problem.out_strides[next];
   }
-  return problem.sizes[problem.dim];
+  return problem.ndim == 0 ? problem.num_elements : problem.sizes[problem.dim];
 }
 
 }  // namespace reprocuda
