@@ -45,7 +45,7 @@ decltype(auto) dispatch(Dtype dtype, F&& f) {
 }
 
 inline int64_t element_size(Dtype dtype) {
-  return dispatch(dtype, []<class T>() { return static_cast<int64_t>(sizeof(T)); });
+  return dispatch(dtype, [&]<class T>() { return static_cast<int64_t>(sizeof(T)); });
 }
 
 }  // namespace reprocuda::cuda

@@ -1,0 +1,145 @@
+#include "sorted.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "../kernels/grouping.cuh"
+#include "sort.h"
+
+namespace reprocuda::cuda {
+namespace {
+
+// A grouping by target, in the words that the sort used.
+template <class Word>
+struct Grouping {
+  const Word* sources;  // [num_rows]
+  int64_t* offsets;     // [num_targets + 1]
+};
+
+int64_t grid_for(int64_t count, const Context& context) {
+  const int64_t blocks = (count + kGroupingThreads - 1) / kGroupingThreads;
+  return std::clamp<int64_t>(blocks, 1, static_cast<int64_t>(context.num_sms) * 32);
+}
+
+// make_pairs(keys, sources) queues the kernel that fills in `num_rows` pairs with keys of 0 .. num_targets.
+template <class Word, class MakePairs>
+Grouping<Word> group(int64_t num_rows, int64_t num_targets, int64_t* offsets, int64_t* permutation, const Context& context,
+                     MakePairs&& make_pairs) {
+  Pairs<Word> pairs{context.temporary<Word>(num_rows), context.temporary<Word>(num_rows)};
+  if (num_rows > 0) {
+    make_pairs(pairs.keys, pairs.values);
+    const Pairs<Word> spare{context.temporary<Word>(num_rows), context.temporary<Word>(num_rows)};
+    pairs = sort_pairs(pairs, spare, num_rows, std::bit_width(static_cast<uint64_t>(num_targets)), context);
+  }
+  if (offsets == nullptr) offsets = context.temporary<int64_t>(num_targets + 1);
+  const int64_t blocks = num_targets / kGroupingThreads + 1;
+  launch(offsets_kernel<Word>, static_cast<unsigned>(blocks), kGroupingThreads, 0, context.stream, pairs.keys, pairs.values,
+         num_rows, num_targets, offsets, permutation);
+  return {pairs.values, offsets};
+}
+
+template <class Word>
+Grouping<Word> group_rows(const IndexArray& index, int64_t num_rows, int64_t num_targets, int64_t ignored_target,
+                          int64_t* offsets, int64_t* permutation, const Context& context) {
+  return group<Word>(num_rows, num_targets, offsets, permutation, context, [&](Word* keys, Word* sources) {
+    launch(row_pairs_kernel<Word>, static_cast<unsigned>(grid_for(num_rows, context)), kGroupingThreads, 0, context.stream,
+           index, num_rows, num_targets, ignored_target, keys, sources);
+  });
+}
+
+// 32-bit words hold every source and, with one value to spare, every target.
+bool fits_32_bits(int64_t num_sources, int64_t num_targets) {
+  constexpr int64_t kLimit = int64_t{1} << 32;
+  return num_sources <= kLimit && num_targets < kLimit - 1;
+}
+
+// Calls f.operator()<Word>() for the narrowest Word that serves.
+template <class F>
+void with_word(int64_t num_sources, int64_t num_targets, F&& f) {
+  if (fits_32_bits(num_sources, num_targets)) {
+    f.template operator()<uint32_t>();
+  } else {
+    f.template operator()<uint64_t>();
+  }
+}
+
+template <class Word>
+void use(SegmentProblem& problem, const Grouping<Word>& grouping) {
+  problem.permutation = grouping.sources;
+  problem.permutation_bytes = sizeof(Word);
+  problem.offsets = grouping.offsets;
+}
+
+int64_t last_source_offset(const ElementAccumulation& problem) {
+  int64_t offset = 0;
+  for (int d = 0; d < problem.ndim; ++d) offset += (problem.sizes[d] - 1) * problem.src_strides[d];
+  return problem.complex_pairs ? 2 * offset + 1 : offset;
+}
+
+}  // namespace
+
+void build_plan(const void* index, bool index_is_int64, int64_t num_rows, int64_t num_targets, int64_t* permutation,
+                int64_t* offsets, const Context& context) {
+  with_word(num_rows, num_targets, [&]<class Word>() {
+    group_rows<Word>({index, index_is_int64}, num_rows, num_targets, -1, offsets, permutation, context);
+  });
+}
+
+namespace sorted {
+
+void accumulate(const Accumulation& problem, const Context& context) {
+  if (problem.outer * problem.num_targets * problem.inner == 0) return;
+  if (problem.num_rows == 0 && problem.self == problem.out) return;
+  SegmentProblem segments{};
+  segments.src = problem.src;
+  segments.self = problem.self;
+  segments.out = problem.out;
+  segments.num_rows = problem.num_rows;
+  segments.num_targets = problem.num_targets;
+  segments.inner = problem.inner;
+  segments.ignored_target = problem.ignored_target;
+  segments.weight = {problem.alpha.is_one, problem.complex_pairs && !problem.alpha.is_one,
+                     problem.alpha.is_one ? 1.0 : problem.alpha.real, problem.alpha.imag,
+                     static_cast<uint64_t>(problem.alpha.integer)};
+  segments.mean = problem.mean;
+  segments.force_exact = exact_is_forced();
+  if (problem.plan != nullptr) {
+    segments.permutation = problem.plan->permutation;
+    segments.permutation_bytes = sizeof(int64_t);
+    segments.offsets = problem.plan->offsets;
+    reduce_segments(problem.dtype, problem.outer, segments, context);
+    return;
+  }
+  with_word(problem.num_rows, problem.num_targets, [&]<class Word>() {
+    use(segments, group_rows<Word>({problem.index, problem.index_is_int64}, problem.num_rows, problem.num_targets,
+                                   problem.ignored_target, nullptr, nullptr, context));
+  });
+  reduce_segments(problem.dtype, problem.outer, segments, context);
+}
+
+void accumulate(const ElementAccumulation& problem, const Context& context) {
+  const ElementKeys keys = make_keys(problem);
+  if (keys.num_outputs == 0) return;
+  if (keys.count == 0 && problem.self == problem.out) return;
+  SegmentProblem segments{};
+  segments.src = problem.src;
+  segments.self = problem.self;
+  segments.out = problem.out;
+  segments.num_rows = keys.count;
+  segments.num_targets = keys.num_outputs;
+  segments.inner = 1;
+  segments.ignored_target = -1;
+  segments.weight = {true, false, 1.0, 0.0, 1};
+  segments.force_exact = exact_is_forced();
+  const int64_t num_sources = keys.count == 0 ? 0 : std::max(keys.count, last_source_offset(problem) + 1);
+  with_word(num_sources, keys.num_outputs, [&]<class Word>() {
+    use(segments, group<Word>(keys.count, keys.num_outputs, nullptr, nullptr, context, [&](Word* words, Word* sources) {
+      launch(element_pairs_kernel<Word>, static_cast<unsigned>(grid_for(keys.count, context)), kGroupingThreads, 0,
+             context.stream, keys, words, sources);
+    }));
+  });
+  reduce_segments(problem.dtype, 1, segments, context);
+}
+
+}  // namespace sorted
+}  // namespace reprocuda::cuda

@@ -1,0 +1,131 @@
+// Sorted segments, the shared part: the problem as its two kernels see it, and how work is divided.
+//
+// The path: rows in sorted order with, after the last row of each target, one more item that stands for writing the target.
+// Units are equal ranges of these items, so that neither one huge segment nor a million empty ones can leave a block without
+// work or with too much. A target that ends in another unit than it begins in is split: every unit but the last leaves a
+// tail partial of it, the last one its head partial, and a second kernel merges them.
+#pragma once
+
+#include "element.cuh"
+
+namespace reprocuda {
+
+inline constexpr int kSegmentThreads = 256;
+
+struct SegmentProblem {
+  const void* src;           // [outer, num_rows, inner]
+  const void* self;          // [outer, num_targets, inner] or nullptr; may be `out`
+  void* out;                 // [outer, num_targets, inner]
+  const int64_t* offsets;    // [num_targets + 1] into the sorted order
+  const void* permutation;   // [num_rows] source rows in sorted order, or nullptr: the rows are sorted
+  int permutation_bytes;     // of one entry: 4 or 8
+  int64_t num_rows;
+  int64_t num_targets;
+  int64_t inner;
+  int64_t ignored_target;    // -1: none
+  Weight weight;
+  bool mean;
+  bool force_exact;
+
+  // A block is one unit of one slice: `num_tiles` column tiles of each `outer`. A walker is a group of `lanes` threads.
+  int lanes;                 // a power of two, at most 32
+  int64_t num_tiles;
+  int64_t num_slices;        // num_tiles * outer
+  int64_t num_units;
+
+  // For split targets only; nullptr when num_units is 1.
+  void* partials;            // [num_units, num_slices, 2, columns of a tile] Sum<T>: heads, then tails
+  int64_t* unit_targets;     // [num_units] the target in which a unit starts
+  unsigned* arrivals;        // [num_units, num_slices] helpers that have delivered, counted where the first of them is
+  int64_t* limbs;            // [limb slots, num_slices, columns of a tile, limbs + 1]
+};
+
+// The source row at a position of the sorted order.
+__device__ __forceinline__ int64_t source_row(const SegmentProblem& problem, int64_t position) {
+  if (problem.permutation == nullptr) return position;
+  return problem.permutation_bytes == 4 ? static_cast<int64_t>(__ldg(static_cast<const uint32_t*>(problem.permutation) + position))
+                                        : __ldg(static_cast<const int64_t*>(problem.permutation) + position);
+}
+
+// Which part of the arrays a block works on.
+template <class T>
+struct Slice {
+  const T* src;   // [num_rows, inner]
+  const T* self;  // [num_targets, inner] or nullptr
+  T* out;         // [num_targets, inner]
+  int64_t first_column;
+
+  __device__ Slice(const SegmentProblem& problem, int64_t slice, int columns_per_lane) {
+    const int64_t outer = slice / problem.num_tiles;
+    first_column = (slice - outer * problem.num_tiles) * problem.lanes * columns_per_lane;
+    src = static_cast<const T*>(problem.src) + outer * problem.num_rows * problem.inner;
+    const int64_t base = outer * problem.num_targets * problem.inner;
+    self = problem.self == nullptr ? nullptr : static_cast<const T*>(problem.self) + base;
+    out = static_cast<T*>(problem.out) + base;
+  }
+};
+
+// Items of the path, and the units they are divided into.
+struct SegmentPath {
+  const int64_t* offsets;
+  int64_t num_targets;
+  int64_t first_row;
+  int64_t num_items;
+  int64_t items_per_walker;
+  int64_t items_per_unit;
+
+  __device__ explicit SegmentPath(const SegmentProblem& problem)
+      : offsets(problem.offsets), num_targets(problem.num_targets), first_row(__ldg(problem.offsets)) {
+    const int64_t walkers = kSegmentThreads / problem.lanes;
+    num_items = __ldg(offsets + num_targets) - first_row + num_targets;
+    items_per_walker = (num_items + problem.num_units * walkers - 1) / (problem.num_units * walkers);
+    items_per_unit = items_per_walker * walkers;
+  }
+
+  __device__ __forceinline__ int64_t clamp(int64_t item) const { return item < num_items ? item : num_items; }
+  __device__ __forceinline__ int64_t row_at(int64_t item, int64_t target) const { return first_row + item - target; }
+  __device__ __forceinline__ int64_t item_of_row(int64_t row, int64_t target) const { return row - first_row + target; }
+  __device__ __forceinline__ bool ends_before(int64_t target, int64_t item) const {
+    return item_of_row(__ldg(offsets + target + 1), target) < item;
+  }
+
+  // How many of the targets [low, high) end before `item`, plus low. Targets end in order.
+  __device__ int64_t targets_before(int64_t item, int64_t low, int64_t high) const {
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (ends_before(middle, item)) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+};
+
+// The first value of [low, high) for which `before` is false, or high; `before` holds for a prefix. Called by all lanes of a
+// warp with the same arguments, it asks 32 questions at a time.
+template <class Predicate>
+__device__ int64_t warp_partition_point(int64_t low, int64_t high, Predicate&& before) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  while (low < high) {
+    const int64_t step = (high - low + 31) / 32;
+    const int64_t probe = low + lane * step;
+    const int passed = __popc(__ballot_sync(0xffffffffu, probe < high && before(probe)));
+    if (passed == 0) break;
+    const int64_t next = low + passed * step;
+    low = next - step + 1;
+    high = next < high ? next : high;
+  }
+  return low;
+}
+
+// Places in the pools for split targets.
+template <class T>
+__device__ __forceinline__ Sum<T>* partial_of(const SegmentProblem& problem, int64_t unit, int64_t slice, bool tail,
+                                              int columns_per_lane) {
+  const int64_t tile = static_cast<int64_t>(problem.lanes) * columns_per_lane;
+  return static_cast<Sum<T>*>(problem.partials) + ((unit * problem.num_slices + slice) * 2 + (tail ? 1 : 0)) * tile;
+}
+
+}  // namespace reprocuda
