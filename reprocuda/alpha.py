@@ -32,6 +32,8 @@ def split_alpha(alpha: Alpha, dtype: torch.dtype) -> tuple[float, float, int]:
     Raises:
         ValueError: torch has to say what this alpha means for this dtype.
     """
+    if type(alpha) is float and dtype.is_floating_point:  # the common case
+        return alpha, 0.0, 1
     if alpha == 1:
         return 1.0, 0.0, 1
     if isinstance(alpha, complex) and not dtype.is_complex:

@@ -17,7 +17,7 @@ from .autocast import widest
 from .autograd import accumulate, accumulate_, transforms_active
 from .irregular import judge, judge_in_place
 from .plan import SegmentPlan
-from .points import PointRoute, normalize_indices
+from .points import PointRoute, normalize_indices, on_device_of
 from .routes import ElementRoute, PlanRoute, RowRoute
 
 _ops = torch.ops.reprocuda
@@ -264,8 +264,8 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     if input.dtype != values.dtype:
         input, values = widest(input, values)
     try:
+        indices, values = on_device_of(input, indices, values)
         tensors, dims = normalize_indices(input, indices)
-        values = values.to(input.device) if values.dim() == 0 else values
         if is_compiling():
             return _ops.index_put(input, tensors, dims, values)
         return autograd.accumulate(PointRoute(tuple(dims)), input, values, tuple(tensors))
@@ -289,8 +289,8 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     if is_compiling():
         return input.copy_(index_put(input, indices, values, True))
     try:
+        indices, values = on_device_of(input, indices, values)
         tensors, dims = normalize_indices(input, indices)
-        values = values.to(input.device) if values.dim() == 0 else values
         return accumulate_(PointRoute(tuple(dims)), input, values, tuple(tensors))
     except ValueError as reason:
         return judge_in_place("index_put_", reason, torch.ops.aten.index_put_, input, list(indices), values, True)

@@ -15,7 +15,7 @@ from .alpha import split_alpha
 from .autocast import widest
 from .checks import check_range, checks
 from .overrides import Override, Slot
-from .points import normalize_indices
+from .points import normalize_indices, on_device_of
 
 _ops = torch.ops.reprocuda
 _ERRORS = (ValueError, RuntimeError)
@@ -130,16 +130,16 @@ def _scatter_add_out(slot: Slot) -> Callable:
     return kernel
 
 
-def _index_put(slot: Slot) -> Callable:
-    switch, ours = slot.switch, slot.ours
+def _index_put_under_autocast(slot: Slot) -> Callable:
+    """torch's promotion rule, which it has on CUDA only. What it promotes goes on to _index_put_impl_, as ever."""
+    switch = slot.switch
+    autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
     def kernel(keyset, self, indices, values, accumulate=False):
-        try:
-            if not (accumulate and switch.on):
-                return slot.native(keyset, self, indices, values, accumulate)
-            return ours(keyset, self, *normalize_indices(self, indices), values)
-        except _ERRORS as error:
-            return slot.failed(error, keyset, self, indices, values, accumulate)
+        if accumulate and switch.on and self.dtype != values.dtype:
+            self, values = widest(self, values)
+        with torch._C._ExcludeDispatchKeyGuard(autocast):
+            return torch.ops.aten.index_put(self, indices, values, accumulate)
 
     return kernel
 
@@ -194,18 +194,11 @@ def _repair_scatter_add(self, dim, index, src):
     return NotImplemented if unchanged else torch.ops.aten.scatter_add(base, dim, index, cast)
 
 
-def _repair_index_put(self, indices, values, accumulate=False):
-    base, cast = widest(self, values)
-    if cast.dim() == 0:
-        cast = cast.to(base.device)
-    unchanged = base is self and cast is values
-    return NotImplemented if unchanged else torch.ops.aten.index_put(base, indices, cast, True)
-
-
 def _repair_index_put_(self, indices, values, accumulate=False, unsafe=False):
-    if values.dim() or values.device == self.device:
+    moved, value = on_device_of(self, indices, values)
+    if value is values and all(one is other for one, other in zip(moved, indices, strict=True)):
         return NotImplemented
-    return torch.ops.aten._index_put_impl_(self, indices, values.to(self.device), True, unsafe)
+    return torch.ops.aten._index_put_impl_(self, moved, value, True, unsafe)
 
 
 def _repair_embedding(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
@@ -229,8 +222,8 @@ SCATTER_ADD = (
     Override("scatter_add.out", "scatter_add_out", _scatter_add_out, _writes_through(torch.ops.aten.scatter_add)),
 )
 INDEX_PUT = (
-    Override("index_put", "index_put", _index_put, _repair_index_put),
     Override("_index_put_impl_", "index_put_", _index_put_impl_, _repair_index_put_, in_place=True),
+    Override("index_put", None, _index_put_under_autocast, keys={"cpu": "AutocastCPU"}),
 )
 EMBEDDING = (
     Override("embedding_dense_backward", "embedding_dense_backward", _embedding_dense_backward, _repair_embedding),

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -36,24 +36,26 @@ class Switch:
         self.strict = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Override:
     """How one aten overload is replaced.
 
     Attributes:
         overload: its name, as "index_add.out".
-        compiled: the operator of torch.ops.reprocuda that it calls.
+        compiled: the operator of torch.ops.reprocuda that it calls, or None.
         make: given a slot, the kernel to register: make(slot)(keyset, *arguments of the overload).
         repair: called as the kernel is, without keyset, when the compiled operator finds the arguments irregular;
             returns a result, or NotImplemented to leave them to torch.
         in_place: does it write into its first argument?
+        keys: the dispatch key to register for, by device.
     """
 
     overload: str
-    compiled: str
+    compiled: str | None
     make: Callable[[Slot], Callable]
     repair: Callable | None = None
     in_place: bool = False
+    keys: Mapping[str, str] = field(default_factory=lambda: DEVICES)
 
 
 class Slot:
@@ -63,14 +65,16 @@ class Slot:
         self.override = override
         self.device = device
         self.switch = switch
-        self.ours = get_kernel(f"reprocuda::{override.compiled}", DEVICES[device]).call_boxed
+        self.key = override.keys[device]
+        if override.compiled is not None:
+            self.ours = get_kernel(f"reprocuda::{override.compiled}", self.key).call_boxed
         self._kernel = override.make(self)
         self._register()
 
     def _register(self) -> None:
-        name, key = f"aten::{self.override.overload}", DEVICES[self.device]
-        self.kept = get_kernel(name, key)
-        self.native = self.kept.call_boxed
+        name, key = f"aten::{self.override.overload}", self.key
+        if self.override.compiled is not None:
+            self.native = get_kernel(name, key).call_boxed
         self._library = Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*previously registered kernel.*")
@@ -79,7 +83,7 @@ class Slot:
 
     def shadowed_by(self) -> str | None:
         """Where a kernel that was registered over ours comes from."""
-        mark = str(get_kernel(f"aten::{self.override.overload}", DEVICES[self.device]))
+        mark = str(get_kernel(f"aten::{self.override.overload}", self.key))
         return None if mark == self._own_mark else mark
 
     def failed(self, error: Exception, keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -128,7 +132,7 @@ class Overrides:
         with _lock:
             for override in overrides:
                 key = override.overload, device
-                if key not in self._slots:
+                if key not in self._slots and device in override.keys:
                     switch = self._switches.setdefault((overrides[0].overload, device), Switch())
                     self._slots[key] = Slot(override, device, switch)
 

@@ -16,6 +16,7 @@ from .routes import PlanRoute, Route
 
 _ops = torch.ops.reprocuda
 _MASKS = (torch.bool, torch.uint8)
+_FIRST_DIMS = [list(range(count)) for count in range(65)]  # torch allows 64 dimensions
 
 
 def normalize_indices(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[Tensor], list[int]]:
@@ -26,6 +27,18 @@ def normalize_indices(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[l
     Raises:
         ValueError: torch has to say what is wrong.
     """
+    plain = True
+    for index in indices:
+        if index is None or index.dtype in _MASKS:
+            plain = False
+    tensors, dims = (indices, _FIRST_DIMS[len(indices)]) if plain else _expand_masks(base, indices)
+    if checks.on:
+        for tensor, dim in zip(tensors, dims, strict=True):
+            check_range("index_put", tensor, -base.shape[dim], base.shape[dim])
+    return tensors, dims
+
+
+def _expand_masks(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[Tensor], list[int]]:
     tensors, dims = [], []
     dim = 0
     for index in indices:
@@ -41,16 +54,13 @@ def normalize_indices(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[l
             tensors.append(index)
             dims.append(dim)
             dim += 1
-    if dim > base.dim() or not tensors:
-        raise ValueError("too many or no indices")
-    device = base.device
-    for position, tensor in enumerate(tensors):
-        if tensor.device != device:
-            tensors[position] = tensor.to(device)
-    if checks.on:
-        for tensor, dim in zip(tensors, dims, strict=True):
-            check_range("index_put", tensor, -base.shape[dim], base.shape[dim])
     return tensors, dims
+
+
+def on_device_of(base: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> tuple[list[Tensor | None], Tensor]:
+    """The index tensors, and `values` of one element, brought to the device of `base`, as torch brings them."""
+    moved = [index if index is None or index.device == base.device else index.to(base.device) for index in indices]
+    return moved, values.to(base.device) if values.dim() == 0 else values
 
 
 def reduce_to_shape(tensor: Tensor, shape: torch.Size) -> Tensor:

@@ -14,7 +14,7 @@ from . import autograd
 from .functional import is_compiling, wrap_dim
 from .lookup import LookupRoute, without_padding
 from .plan import SegmentPlan
-from .points import PointRoute, normalize_indices
+from .points import PointRoute, normalize_indices, on_device_of
 from .routes import ElementRoute, PlanRoute, RowRoute
 
 _ops = torch.ops.reprocuda
@@ -169,6 +169,7 @@ def index(input: Tensor, indices: Tensor | Sequence[Tensor | None]) -> Tensor:
     """
     indices = [indices] if isinstance(indices, Tensor) else list(indices)
     try:
+        indices, _ = on_device_of(input, indices, input)
         tensors, dims = normalize_indices(input, indices)
     except ValueError:
         return torch.ops.aten.index(input, indices)
