@@ -114,7 +114,7 @@ struct WarpTeam {
 
 // The column's exact sum over rows [begin, end), divided by `count`; a team's lanes share the rows. Fewer than 2^29 rows.
 template <class Team, class T>
-__device__ __noinline__ T sum_exactly(const Column<T>& column, int64_t begin, int64_t end, int64_t count) {
+__attribute__((noinline)) __device__ T sum_exactly(const Column<T>& column, int64_t begin, int64_t end, int64_t count) {
   const int rank = Team::rank();
   Survey survey = column.survey(begin, end, rank, Team::kSize);
   survey.windows = Team::any(survey.windows);

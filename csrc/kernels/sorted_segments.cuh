@@ -47,7 +47,7 @@ __device__ void write_exactly(const SegmentProblem& problem, const Slice<T>& sli
 
 // Out of line and with few arguments, all by value, so that the loop that may call it keeps its registers.
 template <class T>
-__device__ __noinline__ void write_exactly_later(const SegmentProblem& problem, ExactQueue& queue, int64_t slice_index,
+__attribute__((noinline)) __device__ void write_exactly_later(const SegmentProblem& problem, ExactQueue& queue, int64_t slice_index,
                                                  int columns_per_lane, int64_t target, int in_tile) {
   const int64_t length = problem.offsets[target + 1] - problem.offsets[target];
   if (length >= ExactQueue::kLongSegment && queue.push(target, in_tile)) return;

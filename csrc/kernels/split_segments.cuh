@@ -30,7 +30,7 @@ __device__ __forceinline__ int64_t* limbs_of(const SegmentProblem& problem, int6
 // Limbs and flags of one column over rows [begin, end), summed by the whole block into `limbs` and `*flags` in shared
 // memory, which hold zeros before. Complete after the next barrier.
 template <class T>
-__device__ __noinline__ void block_limbs(const Column<T>& column, int64_t begin, int64_t end, unsigned long long* limbs,
+__attribute__((noinline)) __device__ void block_limbs(const Column<T>& column, int64_t begin, int64_t end, unsigned long long* limbs,
                                          uint32_t* flags) {
   const int thread = static_cast<int>(threadIdx.x);
   Survey survey = column.survey(begin, end, thread, kSegmentThreads);
@@ -54,7 +54,7 @@ __device__ __noinline__ void block_limbs(const Column<T>& column, int64_t begin,
 
 // Called by a whole warp: the limbs of `num_helpers` helpers of one column, added and rounded.
 template <class T>
-__device__ __noinline__ T round_pooled(const SegmentProblem& problem, int64_t first_unit, int64_t num_helpers, int64_t slice,
+__attribute__((noinline)) __device__ T round_pooled(const SegmentProblem& problem, int64_t first_unit, int64_t num_helpers, int64_t slice,
                                        int64_t column_in_tile, int columns_per_lane, int64_t count) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   LimbScan scan;
