@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("demo_output"), help="folder for the picture")
     options = parser.parse_args()
 
+    warnings.simplefilter("ignore", reprocuda.CompileWarning)  # nothing is compiled here
     console = Console(width=max(104, Console().width))
     started = time.perf_counter()
     device, changed, variations = choose_experiment()
