@@ -206,7 +206,7 @@ struct PoolSums {
     return static_cast<int64_t>(state.limbs[2 * (f - f % state.cell)]) - first_slot;
   }
   __device__ bool holds(int64_t f) const {
-    return (state.status[f] & kPending) != 0 && slot(f) >= 0 && slot(f) < capacity;
+    return (peek(&state.status[f]) & kPending) != 0 && slot(f) >= 0 && slot(f) < capacity;
   }
   __device__ unsigned long long* limbs_of(int64_t f) const {
     return state.pool + (slot(f) * state.cell + f % state.cell) * placement.digits;
