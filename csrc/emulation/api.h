@@ -68,7 +68,7 @@ void print(const std::string& text);
 // --- called by launchers ------------------------------------------------------------------------------------------------
 
 // A kernel did what it must not do; or it could not be launched at all.
-struct KernelError : std::runtime_error {
+struct __attribute__((visibility("default"))) KernelError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -104,7 +104,8 @@ uint64_t steps();  // synchronisation points passed since the process began
 
 std::string take_output();  // what kernels have printed since the last call; a KernelError repeats it
 
-// Fills memory with a pattern that the current seed chooses.
+// Choices of the harness that follow the seed too: a pattern for memory nobody has written, and a bit.
 void poison(void* memory, size_t bytes);
+bool flip_coin();
 
 }  // namespace reprocuda::emulation

@@ -25,7 +25,7 @@ class FaultGuard {
   FaultGuard(const FaultGuard&) = delete;
 
  private:
-  static constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE};
+  static constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   inline static int fault_signal = 0;
   inline static void* fault_address = nullptr;
 
@@ -48,9 +48,10 @@ class FaultGuard {
   static void continue_after_fault() {
     tracking_accesses = false;
     char text[96];
-    std::snprintf(text, sizeof text, fault_signal == SIGFPE ? "an integer division by zero" : "an invalid access to memory at %p",
-                  fault_address);
-    Block::current().fail(text);
+    std::snprintf(text, sizeof text, "an invalid access to memory at %p", fault_address);
+    Block::current().fail(fault_signal == SIGFPE   ? "an integer division by zero"
+                          : fault_signal == SIGILL ? "the compiler found undefined behaviour here"
+                                                   : text);
   }
 
   struct sigaction previous_[std::size(kSignals)];

@@ -34,6 +34,7 @@ class Machine {
     const std::lock_guard lock(mutex_);
     options_ = options;
     launches_since_options_ = 0;
+    choices_ = Random(~options.seed);
   }
 
   std::map<std::string, int64_t> launch_counts() const { return counts_; }
@@ -42,11 +43,7 @@ class Machine {
   std::string take_output() { return std::exchange(output_, {}); }
   void count(const std::string& name) { ++counts_[name]; }
   uint64_t steps() const { return total_steps_; }
-
-  void poison(void* memory, size_t bytes) const {
-    Random random(options_.seed ^ 0x90150u);
-    PoisonPattern(random).fill(memory, bytes);
-  }
+  Random& choices() { return choices_; }
 
   void launch(const void* kernel, Index3 grid, Index3 block, size_t dynamic_bytes, void (*invoke)(const void*),
               const void* arguments) {
@@ -202,6 +199,7 @@ class Machine {
   mutable std::mutex mutex_;
   Options options_;
   uint64_t launches_since_options_ = 0;
+  Random choices_;  // of the harness around the kernels
   std::map<std::string, int64_t> counts_;
   uint64_t total_steps_ = 0;
 

@@ -88,6 +88,8 @@ void reset_launch_counts() { Machine::instance().reset_launch_counts(); }
 
 uint64_t steps() { return Machine::instance().steps(); }
 
-void poison(void* memory, size_t bytes) { Machine::instance().poison(memory, bytes); }
+void poison(void* memory, size_t bytes) { PoisonPattern(Machine::instance().choices()).fill(memory, bytes); }
+
+bool flip_coin() { return Machine::instance().choices().one_in(2); }
 
 }  // namespace reprocuda::emulation

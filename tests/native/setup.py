@@ -1,11 +1,14 @@
 """Builds the pybind11 modules that the tests import from build/native. They hold no torch, so they see any NumPy array.
 
 reprocuda_numerics binds csrc/numerics; reprocuda_emulation binds the CUDA kernels and launchers, compiled by the host
-compiler against the emulated device.
+compiler against the emulated device. That device is a library of its own, reprocuda_emulator: the kernels are instrumented
+so that it can judge their memory accesses, and it must not be. The hooks it offers are not those of libtsan, which is
+therefore not linked.
 """
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 import pybind11
@@ -20,20 +23,35 @@ os.chdir(ROOT)
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
-def module(name: str, pattern: str, *defines: str) -> Extension:
+INSTRUMENTED = [
+    "-fsanitize=thread",
+    "-fno-tree-loop-distribute-patterns",  # a loop that became memset would go unseen
+]
+
+
+def module(name: str, pattern: str, *flags_: str, link: tuple[str, ...] = ()) -> Extension:
     return Extension(
         name,
         sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)),
         include_dirs=[str(ROOT / "csrc"), str(ROOT), pybind11.get_include()],
-        extra_compile_args={"cxx": [*flags.HOST, *defines]},
-        extra_link_args=["-pthread"],
+        extra_compile_args={"cxx": [*flags.HOST, *flags_]},
+        extra_link_args=["-pthread", *link],
         language="c++",
     )
 
 
+emulator = module("reprocuda_emulator", "csrc/emulation/*.cpp", "-fvisibility=default")
+emulator_file = emulator.name + sysconfig.get_config_var("EXT_SUFFIX")
 modules = [
     module("reprocuda_numerics", "tests/native/numerics*.cpp"),
-    module("reprocuda_emulation", "tests/native/emulation*.cpp", "-DREPROCUDA_EMULATION"),
+    emulator,
+    module(
+        "reprocuda_emulation",
+        "tests/native/emulation*.cpp",
+        "-DREPROCUDA_EMULATION",
+        *INSTRUMENTED,
+        link=(f"build/native/{emulator_file}", "-Wl,-rpath,$ORIGIN"),
+    ),
 ]
 setup(
     name="reprocuda-native-tests",

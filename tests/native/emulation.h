@@ -1,0 +1,14 @@
+// What the parts of the reprocuda_emulation module share.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+namespace reprocuda::testing {
+
+namespace py = pybind11;
+
+void bind_checks(py::module_& module);       // the emulator's own tests: emulation_checks.cpp
+void bind_accumulation(py::module_& module); // the CUDA backend: emulation_problems.cpp
+
+}  // namespace reprocuda::testing

@@ -1,0 +1,1 @@
+#include "cuda/fixed_point.cu"

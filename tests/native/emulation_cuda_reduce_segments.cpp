@@ -1,0 +1,1 @@
+#include "cuda/reduce_segments.cu"

@@ -1,0 +1,297 @@
+// The CUDA backend on the emulated device: canonical problems described by a dict of arrays and numbers, run by the launchers
+// of csrc/cuda. Every buffer is guarded, inputs are read-only, whatever nobody has written yet holds a pattern.
+#include "emulation.h"
+
+#include <pybind11/stl.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cuda/accumulate.h"
+#include "cuda/linearize.h"
+#include "emulation/api.h"
+#include "emulation/guarded_memory.h"
+
+namespace reprocuda::testing {
+namespace {
+
+using emulation::GuardedMemory;
+using Array = py::array;
+
+const std::map<std::string, Dtype> kDtypes = {
+    {"uint8", Dtype::kUInt8},     {"int8", Dtype::kInt8},         {"int16", Dtype::kInt16},     {"int32", Dtype::kInt32},
+    {"int64", Dtype::kInt64},     {"bool", Dtype::kBool},         {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBFloat16},
+    {"float32", Dtype::kFloat32}, {"float64", Dtype::kFloat64},
+};
+
+const std::map<std::string, Algorithm> kAlgorithms = {
+    {"auto", Algorithm::kAuto},        {"rows", Algorithm::kRows},   {"bins", Algorithm::kBins},
+    {"fixed_point", Algorithm::kFixedPoint}, {"small", Algorithm::kSmall},
+};
+
+// The memory of one call. What a launcher asks for is given back when the call is over.
+class Device {
+ public:
+  Device(int num_sms, int compute_capability) {
+    context_.num_sms = num_sms;
+    context_.compute_capability = compute_capability;
+    context_.owner = this;
+    context_.allocate = [](void* owner, size_t bytes) { return static_cast<Device*>(owner)->temporary(bytes); };
+  }
+
+  const cuda::Context& context() const { return context_; }
+  size_t temporary_bytes() const { return temporary_bytes_; }
+
+  // Not aligned beyond its elements: tensors may begin anywhere.
+  const void* upload(const Array& array, bool writable = false) {
+    const size_t bytes = static_cast<size_t>(array.nbytes());
+    const GuardedMemory& memory = allocate(bytes, static_cast<size_t>(array.itemsize()));
+    if (bytes != 0) std::memcpy(memory.data(), array.data(), bytes);
+    if (!writable) memory.forbid_writes();
+    return memory.data();
+  }
+
+  void* unwritten(size_t bytes, size_t alignment) {
+    const GuardedMemory& memory = allocate(bytes, alignment);
+    emulation::poison(memory.data(), bytes);
+    return memory.data();
+  }
+
+  void check_guards() const {
+    for (const GuardedMemory& memory : buffers_) {
+      if (!memory.is_intact()) throw emulation::KernelError("a write beside a buffer of " + std::to_string(memory.size()) + " bytes");
+    }
+  }
+
+ private:
+  const GuardedMemory& allocate(size_t bytes, size_t alignment) {
+    return buffers_.emplace_back(bytes, alignment, emulation::flip_coin());
+  }
+  void* temporary(size_t bytes) {
+    temporary_bytes_ += bytes;
+    return unwritten(bytes, 256);
+  }
+
+  cuda::Context context_;
+  std::vector<GuardedMemory> buffers_;
+  size_t temporary_bytes_ = 0;
+};
+
+// A dict in which every key must be used up.
+class Fields {
+ public:
+  explicit Fields(const py::dict& fields) : rest_(py::reinterpret_borrow<py::dict>(fields.attr("copy")())) {}
+
+  template <class T>
+  T take(const char* name, T otherwise) {
+    if (!rest_.contains(name)) return otherwise;
+    return rest_.attr("pop")(name).cast<T>();
+  }
+  template <class T>
+  T take(const char* name) {
+    if (!rest_.contains(name)) throw py::key_error(name);
+    return rest_.attr("pop")(name).cast<T>();
+  }
+  std::optional<Array> take_array(const char* name) {
+    const py::object value = take<py::object>(name, py::none());
+    if (value.is_none()) return std::nullopt;
+    Array array = value.cast<Array>();
+    if (!(array.flags() & py::array::c_style)) throw std::invalid_argument(std::string(name) + " is not contiguous");
+    return array;
+  }
+  void finish() const {
+    for (const auto& item : rest_) throw py::key_error("unknown field " + item.first.cast<std::string>());
+  }
+
+ private:
+  py::dict rest_;
+};
+
+struct Hooks {
+  explicit Hooks(Fields& fields) {
+    cuda::set_forced_algorithm(kAlgorithms.at(fields.take<std::string>("algorithm", "auto")));
+    cuda::set_force_exact(fields.take("force_exact", false));
+  }
+  ~Hooks() {
+    cuda::set_forced_algorithm(Algorithm::kAuto);
+    cuda::set_force_exact(false);
+  }
+};
+
+struct Outcome {
+  void* data = nullptr;
+  Array bytes;
+};
+
+// The output, which holds `self` first where the call works in place.
+Outcome make_output(Device& device, const std::optional<Array>& self, const void** self_pointer, bool in_place, size_t bytes,
+                    size_t item_bytes) {
+  Outcome outcome;
+  outcome.bytes = py::array_t<uint8_t>(static_cast<py::ssize_t>(bytes));
+  if (self && static_cast<size_t>(self->nbytes()) != bytes) throw std::invalid_argument("self has another size than out");
+  if (in_place) {
+    outcome.data = const_cast<void*>(device.upload(self.value(), true));
+    *self_pointer = outcome.data;
+  } else {
+    outcome.data = device.unwritten(bytes, item_bytes);
+    *self_pointer = self ? device.upload(*self) : nullptr;
+  }
+  return outcome;
+}
+
+template <class Problem>
+Array run(const Problem& problem, Device& device, Outcome& outcome) {
+  cuda::accumulate(problem, device.context());
+  device.check_guards();
+  if (outcome.bytes.nbytes() != 0) std::memcpy(outcome.bytes.mutable_data(), outcome.data, static_cast<size_t>(outcome.bytes.nbytes()));
+  return outcome.bytes;
+}
+
+Device make_device(Fields& fields) { return Device(fields.take("num_sms", 2), fields.take("compute_capability", 80)); }
+
+// An array's size, in Python, for fields that count elements.
+void check_size(const Array& array, int64_t expected, const char* name) {
+  if (array.size() != expected) throw std::invalid_argument(std::string(name) + " has another size than the problem says");
+}
+
+Alpha take_alpha(Fields& fields) {
+  Alpha alpha;
+  const auto value = fields.take<std::optional<std::tuple<double, double, int64_t>>>("alpha", std::nullopt);
+  if (!value) return alpha;
+  std::tie(alpha.real, alpha.imag, alpha.integer) = *value;
+  alpha.is_one = false;
+  return alpha;
+}
+
+py::tuple accumulate_rows(const py::dict& description) {
+  Fields fields(description);
+  Device device = make_device(fields);
+  const Hooks hooks(fields);
+  Accumulation problem;
+  problem.dtype = kDtypes.at(fields.take<std::string>("dtype"));
+  problem.complex_pairs = fields.take("complex_pairs", false);
+  problem.outer = fields.take("outer", int64_t{1});
+  problem.num_targets = fields.take<int64_t>("num_targets");
+  problem.num_rows = fields.take<int64_t>("num_rows");
+  problem.inner = fields.take("inner", int64_t{1});
+  problem.alpha = take_alpha(fields);
+  problem.mean = fields.take("mean", false);
+  problem.ignored_target = fields.take("ignored_target", int64_t{-1});
+
+  const Array src = fields.take_array("src").value();
+  check_size(src, problem.outer * problem.num_rows * problem.inner, "src");
+  problem.src = device.upload(src);
+  const auto index = fields.take_array("index");
+  if (index) {
+    check_size(*index, problem.num_rows, "index");
+    problem.index = device.upload(*index);
+    problem.index_is_int64 = index->itemsize() == 8;
+  }
+  Plan plan;
+  const auto permutation = fields.take_array("permutation");
+  if (permutation) plan.permutation = static_cast<const int64_t*>(device.upload(*permutation));
+  const auto offsets = fields.take_array("offsets");
+  if (offsets) {
+    check_size(*offsets, problem.num_targets + 1, "offsets");
+    plan.offsets = static_cast<const int64_t*>(device.upload(*offsets));
+    problem.plan = &plan;
+  }
+  const auto self = fields.take_array("self");
+  const bool in_place = fields.take("in_place", false);
+  const auto item = static_cast<size_t>(src.itemsize());
+  const size_t bytes = static_cast<size_t>(problem.outer * problem.num_targets * problem.inner) * item;
+  Outcome outcome = make_output(device, self, &problem.self, in_place, bytes, item);
+  problem.out = outcome.data;
+  fields.finish();
+  const Array result = run(problem, device, outcome);
+  return py::make_tuple(result, device.temporary_bytes());
+}
+
+void take_numbers(Fields& fields, const char* name, int64_t* out, int expected) {
+  const auto values = fields.take<std::vector<int64_t>>(name);
+  if (static_cast<int>(values.size()) != expected) throw std::invalid_argument(std::string(name) + " needs a number a dimension");
+  std::copy(values.begin(), values.end(), out);
+}
+
+py::tuple accumulate_elements(const py::dict& description) {
+  Fields fields(description);
+  Device device = make_device(fields);
+  const Hooks hooks(fields);
+  ElementAccumulation problem;
+  problem.dtype = kDtypes.at(fields.take<std::string>("dtype"));
+  problem.complex_pairs = fields.take("complex_pairs", false);
+  problem.ndim = fields.take<int>("ndim");
+  problem.dim = fields.take<int>("dim");
+  take_numbers(fields, "sizes", problem.sizes, problem.ndim);
+  take_numbers(fields, "src_strides", problem.src_strides, problem.ndim);
+  take_numbers(fields, "index_strides", problem.index_strides, problem.ndim);
+  take_numbers(fields, "out_strides", problem.out_strides, problem.ndim);
+  problem.dim_size = fields.take<int64_t>("dim_size");
+  problem.num_out = fields.take<int64_t>("num_out");
+  problem.num_elements = 1;
+  for (int d = 0; d < problem.ndim; ++d) problem.num_elements *= problem.sizes[d];
+
+  const Array src = fields.take_array("src").value();
+  const Array index = fields.take_array("index").value();
+  problem.src = device.upload(src);
+  problem.index = device.upload(index);
+  problem.index_is_int64 = index.itemsize() == 8;
+  const auto self = fields.take_array("self");
+  const bool in_place = fields.take("in_place", false);
+  const auto item = static_cast<size_t>(src.itemsize());
+  const size_t bytes = static_cast<size_t>(problem.num_out) * (problem.complex_pairs ? 2 : 1) * item;
+  Outcome outcome = make_output(device, self, &problem.self, in_place, bytes, item);
+  problem.out = outcome.data;
+  fields.finish();
+  const Array result = run(problem, device, outcome);
+  return py::make_tuple(result, device.temporary_bytes());
+}
+
+py::tuple build_plan(const Array& index, int64_t num_targets, int num_sms) {
+  Device device(num_sms, 80);
+  const int64_t n = index.size();
+  auto* permutation = static_cast<int64_t*>(device.unwritten(static_cast<size_t>(n) * 8, 8));
+  auto* offsets = static_cast<int64_t*>(device.unwritten(static_cast<size_t>(num_targets + 1) * 8, 8));
+  cuda::build_plan(device.upload(index), index.itemsize() == 8, n, num_targets, permutation, offsets, device.context());
+  device.check_guards();
+  return py::make_tuple(py::array_t<int64_t>(n, permutation), py::array_t<int64_t>(num_targets + 1, offsets));
+}
+
+py::array_t<int64_t> linearize(const std::vector<Array>& indices, const std::vector<std::vector<int64_t>>& strides,
+                               const std::vector<int64_t>& dim_sizes, const std::vector<int64_t>& multipliers,
+                               const std::vector<int64_t>& sizes) {
+  Device device(2, 80);
+  IndexLinearization problem;
+  problem.num_indices = static_cast<int>(indices.size());
+  problem.ndim = static_cast<int>(sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    problem.sizes[d] = sizes[d];
+    problem.num_elements *= sizes[d];
+  }
+  for (size_t k = 0; k < indices.size(); ++k) {
+    problem.indices[k] = device.upload(indices[k]);
+    problem.is_int64[k] = indices[k].itemsize() == 8;
+    std::copy(strides[k].begin(), strides[k].end(), problem.strides[k]);
+    problem.dim_sizes[k] = dim_sizes[k];
+    problem.multipliers[k] = multipliers[k];
+  }
+  problem.keys = static_cast<int64_t*>(device.unwritten(static_cast<size_t>(problem.num_elements) * 8, 8));
+  cuda::linearize(problem, device.context());
+  device.check_guards();
+  return py::array_t<int64_t>(problem.num_elements, problem.keys);
+}
+
+}  // namespace
+
+void bind_accumulation(py::module_& module) {
+  module.def("accumulate_rows", &accumulate_rows, "(the bytes of the output, bytes of temporary memory taken)");
+  module.def("accumulate_elements", &accumulate_elements, "(the bytes of the output, bytes of temporary memory taken)");
+  module.def("build_plan", &build_plan, py::arg("index"), py::arg("num_targets"), py::arg("num_sms") = 2);
+  module.def("linearize", &linearize, py::arg("indices"), py::arg("strides"), py::arg("dim_sizes"), py::arg("multipliers"),
+             py::arg("sizes"));
+}
+
+}  // namespace reprocuda::testing
