@@ -7,6 +7,7 @@
 #include "../kernels/fixed_point_integers.cuh"
 #include "accumulate.h"
 #include "dispatch.h"
+#include "no_sort.h"
 
 namespace reprocuda::cuda::fixed_point {
 namespace {
@@ -15,48 +16,16 @@ constexpr int64_t kPoolLimbs = (int64_t{16} << 20) / sizeof(unsigned long long);
 constexpr int64_t kNarrowRows = 4;                 // scalars a row up to which a sort does not pay
 constexpr int64_t kMostOutputsFp64 = int64_t{1} << 20;  // above, wide spreads would need too many rounds
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-unsigned blocks_for(int64_t items, int64_t items_per_block, int64_t most) {
-  return static_cast<unsigned>(std::clamp<int64_t>(ceil_div(items, items_per_block), 1, most));
-}
-
-// What the two problems differ in, beyond their keys.
-struct Options {
-  const void* self = nullptr;
-  const void* src = nullptr;
-  void* out = nullptr;
-  bool complex_pairs = false;
-  Alpha alpha;
-  bool mean = false;
-  int64_t num_targets = 0;
-  int64_t most = 1;
-  Dtype dtype = Dtype::kFloat32;
-};
-
-Options options_of(const Accumulation& p) {
-  return {p.self, p.src, p.out, p.complex_pairs, p.alpha, p.mean, p.num_targets, most_contributions(p), p.dtype};
-}
-
-Options options_of(const ElementAccumulation& p) {
-  return {p.self, p.src, p.out, p.complex_pairs, Alpha{}, false, 0, most_contributions(p), p.dtype};
-}
-
 template <class T>
 int64_t most_digits(int head_bits) {
   return place_digits<T>(1, FloatFormat<T>::kInfinity - 1, head_bits).digits;
 }
 
 template <class T, class Keys>
-void run_floats(const Keys& keys, const Options& options, const Context& context) {
-  OutputRule<T> rule;
-  rule.self = static_cast<const T*>(options.self);
-  rule.scaled = !options.alpha.is_one;
-  rule.pairs = rule.scaled && options.complex_pairs;
-  rule.real = options.alpha.real;
-  rule.imag = options.alpha.imag;
-
+void run_floats(const Keys& keys, const NoSortOptions& options, const Context& context) {
   FixedPointState state;
+  if (options.mean) state.counts = context.temporary<unsigned long long>(options.num_targets);
+  const OutputRule<T> rule = output_rule<T>(options, state.counts);
   state.most = options.most;
   state.head_bits = head_bits(options.most);
   state.cell = rule.pairs ? 2 : 1;
@@ -70,8 +39,6 @@ void run_floats(const Keys& keys, const Options& options, const Context& context
   state.num_extremes = static_cast<int>(prepare_blocks);
   state.limbs = context.temporary<unsigned long long>(2 * keys.num_outputs);
   state.status = context.temporary<uint32_t>(keys.num_outputs);
-  if (options.mean) state.counts = context.temporary<unsigned long long>(options.num_targets);
-  rule.counts = state.counts;
   state.extremes = context.temporary<Extremes>(prepare_blocks);
   state.phases = context.temporary<PhaseCounters>(1);
   state.pending = context.temporary<unsigned long long>(1);
@@ -89,10 +56,10 @@ void run_floats(const Keys& keys, const Options& options, const Context& context
 }
 
 template <class T, class Keys>
-void run_integers(const Keys& keys, const Options& options, const Context& context) {
+void run_integers(const Keys& keys, const NoSortOptions& options, const Context& context) {
   using Word = IntegerWord<T>;
   const int64_t words = keys.num_outputs;
-  const int64_t counts = options.mean ? options.num_targets : 0;
+  const int64_t counts = options.num_counts();
   // One piece of memory, so that one clearing does.
   const int64_t counts_first = ceil_div(counts * static_cast<int64_t>(sizeof(unsigned long long)), sizeof(Word));
   Word* memory = context.temporary<Word>(counts_first + words);
@@ -116,7 +83,7 @@ template <class Problem>
 void run(const Problem& problem, const Context& context) {
   const auto keys = make_keys(problem);
   if (keys.num_outputs == 0) return;
-  const Options options = options_of(problem);
+  const NoSortOptions options = no_sort_options(problem);
   dispatch(problem.dtype, [&]<class T>() {
     if constexpr (kIsFloat<T>) {
       run_floats<T>(keys, options, context);

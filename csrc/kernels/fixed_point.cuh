@@ -181,8 +181,8 @@ struct TwoLimbSums {
   const FixedPointState& state;
   Placement placement;
 
-  __device__ static constexpr int limbs() { return 2; }
-  __device__ int unit(int j) const { return placement.unit(j); }
+  __device__ static constexpr int limbs(int64_t) { return 2; }
+  __device__ int unit(int64_t, int j) const { return placement.unit(j); }
   __device__ int64_t limb(int64_t f, int j) const { return static_cast<int64_t>(state.limbs[2 * f + j]); }
   __device__ uint32_t classes(int64_t f) const { return state.status[f] & kAllClasses; }
   __device__ int64_t error(int64_t f) const {
@@ -200,8 +200,8 @@ struct PoolSums {
   int64_t first_slot;
   int64_t capacity;
 
-  __device__ int limbs() const { return placement.digits; }
-  __device__ int unit(int j) const { return placement.unit(j); }
+  __device__ int limbs(int64_t) const { return placement.digits; }
+  __device__ int unit(int64_t, int j) const { return placement.unit(j); }
   __device__ int64_t slot(int64_t f) const {
     return static_cast<int64_t>(state.limbs[2 * (f - f % state.cell)]) - first_slot;
   }
@@ -287,7 +287,7 @@ __device__ void write_tile(int64_t tile, const Keys& keys, const PoolSums& sums,
 }
 
 template <class T, class Keys>
-__global__ void __launch_bounds__(kFixedPointThreads)
+__global__ void __launch_bounds__(kFixedPointThreads, 3)
     fixed_point_finish(Keys keys, const T* src, T* out, OutputRule<T> rule, FixedPointState state) {
   const Placement placement = placement_of<T>(state);
   const int64_t output_tiles = (keys.num_outputs / state.cell + kOutputTile - 1) / kOutputTile;

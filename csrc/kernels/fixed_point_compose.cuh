@@ -151,9 +151,10 @@ __device__ inline int bit_length(Fixed128 value) {
 // The terms of one output, visited as (multiple, exponent) pairs.
 //
 // Sums describes what was collected:
-//   int limbs() const, int unit(int j) const, int64_t limb(int64_t f, int j) const   value: sum of limb j * 2^unit(j)
-//   int64_t error(int64_t f) const   the exact sum is within this many units of the lowest limb, exclusive; 0: exact
-//   uint32_t classes(int64_t f) const, kComplete   the classes seen; without kComplete, finite nonzero ones may be missing
+//   int limbs(int64_t f), int unit(int64_t f, int j), int64_t limb(int64_t f, int j)   output f holds limb j * 2^unit(j), summed
+//   int64_t error(int64_t f)   the exact sum is within this many units of the last limb, exclusive; 0: exact
+//   uint32_t classes(int64_t f), kComplete   the classes seen; without kComplete, finite nonzero ones may be missing
+//   kTwoLimbs   always two limbs, the width of a digit apart
 template <class T, class Sums>
 struct Terms {
   const Sums& sums;
@@ -175,9 +176,9 @@ struct Terms {
     components([&](int64_t f, double factor_value) {
       const Factor factor = Factor::from(factor_value);
       if (factor.significand == 0) return;
-      for (int j = 0; j < sums.limbs(); ++j) {
+      for (int j = 0; j < sums.limbs(f); ++j) {
         const int64_t limb = sums.limb(f, j);
-        if (limb != 0) visit(factor.times(limb), sums.unit(j) + factor.exponent);
+        if (limb != 0) visit(factor.times(limb), sums.unit(f, j) + factor.exponent);
       }
     });
     if (rule.self != nullptr && magnitude_of(rule.self[output]) != 0) {
@@ -193,7 +194,7 @@ struct Terms {
       Factor factor = Factor::from(factor_value);
       factor.negative = false;
       const int64_t error = sums.error(f);
-      if (error != 0 && factor.significand != 0) visit(factor.times(error), sums.unit(sums.limbs() - 1) + factor.exponent);
+      if (error != 0 && factor.significand != 0) visit(factor.times(error), sums.unit(f, sums.limbs(f) - 1) + factor.exponent);
     });
   }
 };
@@ -249,8 +250,8 @@ __device__ Outcome round_two_limbs(const Sums& sums, const OutputRule<T>& rule, 
   if constexpr (!Sums::kTwoLimbs) {
     return Outcome::kUndecided;
   } else {
-    const int unit = sums.unit(1);
-    Fixed128 value = Fixed128::from_integer(sums.limb(f, 0)).shifted_left(sums.unit(0) - unit);
+    const int unit = sums.unit(f, 1);
+    Fixed128 value = Fixed128::from_integer(sums.limb(f, 0)).shifted_left(sums.unit(f, 0) - unit);
     value = value.plus(Fixed128::from_integer(sums.limb(f, 1)));
     if (rule.self != nullptr && !value.add_exactly(to_double(rule.self[f]), unit)) return Outcome::kUndecided;
     const int64_t error = sums.error(f);
@@ -268,7 +269,7 @@ __device__ bool compose(const Sums& sums, const OutputRule<T>& rule, int64_t f, 
   bool has_error = false;
   terms.components([&](int64_t component, double factor) {
     uint32_t classes = sums.classes(component);
-    for (int j = 0; j < sums.limbs(); ++j) {
+    for (int j = 0; j < sums.limbs(component); ++j) {
       const int64_t limb = sums.limb(component, j);
       classes |= limb > 0 ? kPositive : limb < 0 ? kNegative : 0;
     }

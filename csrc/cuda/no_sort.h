@@ -1,0 +1,53 @@
+// Shared by the launchers that need no grouping: what the two problems differ in, beyond their keys.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "../kernels/fixed_point_compose.cuh"
+#include "../kernels/keys.cuh"
+#include "../ops/problem.h"
+
+namespace reprocuda::cuda {
+
+struct NoSortOptions {
+  Dtype dtype = Dtype::kFloat32;
+  const void* self = nullptr;
+  const void* src = nullptr;
+  void* out = nullptr;
+  bool complex_pairs = false;
+  Alpha alpha;
+  bool mean = false;
+  int64_t num_targets = 0;
+  int64_t most = 1;  // contributions to one output
+
+  int64_t num_counts() const { return mean ? num_targets : 0; }
+};
+
+inline NoSortOptions no_sort_options(const Accumulation& p) {
+  return {p.dtype, p.self, p.src, p.out, p.complex_pairs, p.alpha, p.mean, p.num_targets, most_contributions(p)};
+}
+
+inline NoSortOptions no_sort_options(const ElementAccumulation& p) {
+  return {p.dtype, p.self, p.src, p.out, p.complex_pairs, Alpha{}, false, 0, most_contributions(p)};
+}
+
+template <class T>
+OutputRule<T> output_rule(const NoSortOptions& options, const unsigned long long* counts) {
+  OutputRule<T> rule;
+  rule.self = static_cast<const T*>(options.self);
+  rule.counts = counts;
+  rule.scaled = !options.alpha.is_one;
+  rule.pairs = rule.scaled && options.complex_pairs;
+  rule.real = options.alpha.real;
+  rule.imag = options.alpha.imag;
+  return rule;
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline unsigned blocks_for(int64_t items, int64_t items_per_block, int64_t most) {
+  return static_cast<unsigned>(std::clamp<int64_t>(ceil_div(items, items_per_block), 1, std::max<int64_t>(most, 1)));
+}
+
+}  // namespace reprocuda::cuda
