@@ -53,11 +53,19 @@ def accumulate_(route: Any, base: Tensor, src: Tensor, where: Where, alpha: Alph
     if transforms_active():
         return base.copy_(Accumulate.apply(base, src, route, alpha, *where))
     if needs_autograd(base, src):
+        _refuse_leaf(base)
         return AccumulateInPlace.apply(base, src, route, alpha, *where)
     with below_autograd():
         route.add_(base, src, where, alpha)
     torch.autograd.graph.increment_version(base)
     return base
+
+
+def _refuse_leaf(base: Tensor) -> None:
+    """autograd finds a leaf only after it has been written."""
+    root, what = (base._base, "a view of a leaf") if base._is_view() else (base, "a leaf")
+    if root.is_leaf and root.requires_grad:
+        raise RuntimeError(f"{what} Variable that requires grad is being used in an in-place operation.")
 
 
 def gather(route: Any, values: Tensor, where: Where) -> Tensor:

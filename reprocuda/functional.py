@@ -15,7 +15,7 @@ from . import autograd
 from .alpha import Alpha, python_number, split_alpha
 from .autocast import widest
 from .autograd import accumulate, accumulate_, transforms_active
-from .irregular import judge, judge_in_place
+from .irregular import judge, judge_in_place, write_resized
 from .plan import SegmentPlan
 from .points import PointRoute, normalize_indices, on_device_of
 from .routes import ElementRoute, PlanRoute, RowRoute
@@ -54,8 +54,7 @@ def write_out(
         result = compute()
         if out.dtype != result.dtype or out.device != result.device or torch._debug_has_internal_overlap(out) == 1:
             return native()
-        torch.ops.aten._resize_output_(out, result.shape, result.device)
-        return out.copy_(result)
+        return write_resized(out, result)
 
 
 def index_add(

@@ -4,6 +4,7 @@ which.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -66,3 +67,17 @@ def judge_in_place(
         raise _refusal(op, reason) from None
     judge(op, reason, native_, base.detach().clone(), *args, strict=strict, **kwargs)
     return native_(base, *args, **kwargs)
+
+
+def write_resized(out: Tensor, result: Tensor) -> Tensor:
+    """`result` in the out= tensor that the user gave, brought to its shape as torch brings it."""
+    if out.shape != result.shape:
+        if out.numel():
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+                f"match the required output shape {list(result.shape)}. torch deprecates this: resize it to zero "
+                "elements first, with out.resize_(0)",
+                stacklevel=4,
+            )
+        out.resize_(result.shape)
+    return out.copy_(result)

@@ -14,6 +14,7 @@ from torch import Tensor
 from .alpha import split_alpha
 from .autocast import widest
 from .checks import check_range, checks
+from .irregular import write_resized
 from .overrides import Override, Slot
 from .points import normalize_indices, on_device_of
 
@@ -182,8 +183,7 @@ def _writes_through(functional: Callable) -> Callable:
         if out.dtype != self.dtype or out.device != self.device or torch._debug_has_internal_overlap(out) == 1:
             return NotImplemented
         result = functional(self, *args, **kwargs)
-        torch.ops.aten._resize_output_(out, result.shape, result.device)
-        return out.copy_(result)
+        return write_resized(out, result)
 
     return repair
 
