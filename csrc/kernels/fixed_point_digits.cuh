@@ -60,11 +60,7 @@ REPROCUDA_HD uint32_t class_of(T x) {
 // A look at a word that others update atomically meanwhile: possibly old, never torn.
 template <class Word>
 __device__ __forceinline__ Word peek(const Word* word) {
-#if defined(REPROCUDA_EMULATION)
-  return atomicOr(const_cast<Word*>(word), Word{0});
-#else
   return *static_cast<const volatile Word*>(word);
-#endif
 }
 
 // Most contributions find their flag set already: look before asking for an atomic.

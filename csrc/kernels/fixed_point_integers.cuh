@@ -7,6 +7,7 @@
 #pragma once
 
 #include "element.cuh"
+#include "fixed_point_digits.cuh"
 #include "keys.cuh"
 
 namespace reprocuda {
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(kIntegerThreads)
     const Place place = keys.locate(e);
     if (place.output < 0) continue;
     if constexpr (std::is_same_v<T, Boolean>) {
-      if (src[place.source].bits != 0 && words[place.output] == 0) atomicOr(&words[place.output], 1u);
+      if (src[place.source].bits != 0 && peek(&words[place.output]) == 0) atomicOr(&words[place.output], 1u);
     } else {
       atomicAdd(&words[place.output], static_cast<IntegerWord<T>>(src[place.source]));
     }
