@@ -16,6 +16,9 @@
 
 namespace reprocuda {
 
+// Out of line: a division of 64 bits is a hundred instructions.
+__attribute__((noinline)) __device__ inline int64_t divide_slowly(int64_t n, int64_t divisor) { return n / divisor; }
+
 // Division of nonnegative numbers by a number fixed before the launch.
 class Divisor {
  public:
@@ -31,7 +34,7 @@ class Divisor {
   }
 
   __device__ int64_t quotient(int64_t n) const {
-    if (((n | divisor_) >> 31) != 0) return n / divisor_;
+    if (((n | divisor_) >> 31) != 0) return divide_slowly(n, divisor_);
     const uint32_t numerator = static_cast<uint32_t>(n);
     const uint32_t high = static_cast<uint32_t>((static_cast<uint64_t>(numerator) * magic_) >> 32);
     return (high + numerator) >> shift_;
@@ -74,18 +77,28 @@ struct RowKeys {
   Divisor inner;
   int64_t num_targets = 0;
   int64_t ignored_target = -1;
-  int64_t count = 0;       // outer * num_rows * inner
-  int64_t num_outputs = 0; // outer * num_targets * inner
+  int64_t count = 0;        // outer * num_rows * inner
+  int64_t num_outputs = 0;  // outer * num_targets * inner
+  bool scalar_rows = false; // outer == inner == 1
 
   __device__ Place locate(int64_t e) const {
+    if (scalar_rows) {
+      const int64_t target = checked_target(e);
+      return target == ignored_target ? Place{e, -1, -1} : Place{e, target, target};
+    }
     const int64_t slab_row = inner.quotient(e);
     const int64_t feature = e - slab_row * inner.divisor();
     const int64_t slab = rows.quotient(slab_row);
     const int64_t row = slab_row - slab * rows.divisor();
-    const int64_t target = index[row];
-    if (target < 0 || target >= num_targets) report_out_of_range(row, target, num_targets);
+    const int64_t target = checked_target(row);
     if (target == ignored_target) return {e, -1, -1};
     return {e, (slab * num_targets + target) * inner.divisor() + feature, (slab | feature) == 0 ? target : -1};
+  }
+
+  __device__ int64_t checked_target(int64_t row) const {
+    const int64_t target = index[row];
+    if (target < 0 || target >= num_targets) report_out_of_range(row, target, num_targets);
+    return target;
   }
 
   __device__ int64_t source(int64_t e) const { return e; }
@@ -158,6 +171,7 @@ inline RowKeys make_keys(const Accumulation& problem) {
   keys.ignored_target = problem.ignored_target;
   keys.count = problem.outer * problem.num_rows * problem.inner;
   keys.num_outputs = problem.outer * problem.num_targets * problem.inner;
+  keys.scalar_rows = problem.outer == 1 && problem.inner == 1;
   return keys;
 }
 
