@@ -8,9 +8,8 @@
 namespace reprocuda::cuda {
 namespace {
 
-constexpr int kBlocksPerSm = 4;               // what the launch bounds of the kernel make resident
 constexpr int64_t kItemsPerWalker = 8;        // fewer do not pay for a walker's share of the merging
-constexpr int64_t kMaxItemsPerUnit = 1 << 24; // the exact fallback adds at most 2^29 rows into one limb
+constexpr int64_t kMaxItemsPerUnit = 1 << 28;  // counted in 32 bits; and a limb takes 2^29 rows
 constexpr int64_t kMaxBlocks = 0x7fffffff;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -39,14 +38,14 @@ constexpr int64_t limb_bytes() {
 
 // How many units, as a function of shapes: enough to fill the device, but each worth its merging and all within the pool.
 template <class T>
-int64_t choose_units(const SegmentProblem& problem, int64_t columns, const Context& context) {
+int64_t choose_units(const SegmentProblem& problem, int64_t num_slices, int64_t columns, const Context& context) {
   const int64_t walkers = kSegmentThreads / problem.lanes;
   const int64_t items = problem.num_rows + problem.num_targets;
   const int64_t bytes_per_unit =
-      problem.num_slices * columns * (2 * static_cast<int64_t>(sizeof(Sum<T>)) + 2 * limb_bytes<T>() / kUnitsPerHelper + 1);
-  const int64_t fixed_bytes = problem.num_slices * columns * 2 * limb_bytes<T>();
+      num_slices * columns * (2 * static_cast<int64_t>(sizeof(Sum<T>)) + 2 * limb_bytes<T>() / kUnitsPerHelper + 1);
+  const int64_t fixed_bytes = num_slices * columns * 2 * limb_bytes<T>();
   const int64_t affordable = std::max<int64_t>(0, kMaxPartialBytes - fixed_bytes) / bytes_per_unit;
-  const int64_t wanted = divide_up(static_cast<int64_t>(context.num_sms) * kBlocksPerSm, problem.num_slices);
+  const int64_t wanted = divide_up(static_cast<int64_t>(context.num_sms) * kSegmentBlocksPerSm, num_slices);
   const int64_t worthwhile = divide_up(items, walkers * kItemsPerWalker);
   return std::max<int64_t>(1, std::min({wanted, worthwhile, affordable}));
 }
@@ -56,23 +55,26 @@ void reduce(SegmentProblem problem, int64_t outer, const Context& context) {
   problem.lanes = static_cast<int>(
       std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(32, divide_up(problem.inner, kColumns)))));
   const int64_t columns = static_cast<int64_t>(problem.lanes) * kColumns;
-  problem.num_tiles = divide_up(problem.inner, columns);
-  problem.num_slices = problem.num_tiles * outer;
-  problem.num_units = choose_units<T>(problem, columns, context);
-  const int64_t blocks = problem.num_units * problem.num_slices;
-  if (blocks > kMaxBlocks || (problem.num_rows + problem.num_targets) / problem.num_units > kMaxItemsPerUnit * 16) {
+  const int64_t num_tiles = divide_up(problem.inner, columns);
+  const int64_t num_slices = num_tiles * outer;
+  const int64_t num_units = choose_units<T>(problem, num_slices, columns, context);
+  const int64_t blocks = num_units * num_slices;
+  if (blocks > kMaxBlocks || (problem.num_rows + problem.num_targets) / num_units > kMaxItemsPerUnit) {
     throw std::runtime_error("reprocuda: the problem is too large for the sorted algorithm");
   }
-  if (problem.num_units > 1) {
+  problem.num_tiles = static_cast<unsigned>(num_tiles);
+  problem.num_slices = static_cast<unsigned>(num_slices);
+  problem.num_units = static_cast<unsigned>(num_units);
+  if (num_units > 1) {
     problem.partials = context.temporary<Sum<T>>(2 * blocks * columns);
-    problem.unit_targets = context.temporary<int64_t>(problem.num_units);
+    problem.unit_targets = context.temporary<int64_t>(num_units);
     problem.arrivals = context.temporary<unsigned>(blocks);
-    const int64_t limb_columns = num_limb_slots(problem.num_units) * problem.num_slices * columns;
+    const int64_t limb_columns = num_limb_slots(num_units) * num_slices * columns;
     problem.limbs = context.temporary<int64_t>(limb_columns * limb_bytes<T>() / static_cast<int64_t>(sizeof(int64_t)));
   }
   launch(reduce_segments_kernel<T, kColumns>, static_cast<unsigned>(blocks), kSegmentThreads, 0, context.stream, problem);
-  if (problem.num_units > 1) {
-    launch(reduce_split_segments_kernel<T, kColumns>, static_cast<unsigned>(blocks - problem.num_slices), kSegmentThreads, 0,
+  if (num_units > 1) {
+    launch(reduce_split_segments_kernel<T, kColumns>, static_cast<unsigned>(blocks - num_slices), kSegmentThreads, 0,
            context.stream, problem);
   }
 }

@@ -101,6 +101,7 @@ void accumulate(const Accumulation& problem, const Context& context) {
   segments.weight = {problem.alpha.is_one, problem.complex_pairs && !problem.alpha.is_one,
                      problem.alpha.is_one ? 1.0 : problem.alpha.real, problem.alpha.imag,
                      static_cast<uint64_t>(problem.alpha.integer)};
+  segments.is_narrow = problem.num_rows <= UINT32_MAX && problem.inner <= UINT32_MAX;
   segments.mean = problem.mean;
   segments.force_exact = exact_is_forced();
   if (problem.plan != nullptr) {
@@ -132,6 +133,7 @@ void accumulate(const ElementAccumulation& problem, const Context& context) {
   segments.weight = {true, false, 1.0, 0.0, 1};
   segments.force_exact = exact_is_forced();
   const int64_t num_sources = keys.count == 0 ? 0 : std::max(keys.count, last_source_offset(problem) + 1);
+  segments.is_narrow = num_sources <= UINT32_MAX;
   with_word(num_sources, keys.num_outputs, [&]<class Word>() {
     use(segments, group<Word>(keys.count, keys.num_outputs, nullptr, nullptr, context, [&](Word* words, Word* sources) {
       launch(element_pairs_kernel<Word>, static_cast<unsigned>(grid_for(keys.count, context)), kGroupingThreads, 0,

@@ -100,14 +100,10 @@ struct Sum<Boolean> {
   }
 };
 
-// Adds one weighted contribution. `partner` is the other half of a complex pair, `is_imaginary` says which half x is; both
-// matter only for complex weights.
+// Adds one contribution times a weight that is not one. `partner` is the other half of a complex pair, `is_imaginary` says
+// which half x is; both matter only for complex weights.
 template <class T>
-__device__ __forceinline__ void contribute(Sum<T>& sum, const Weight& weight, T x, T partner, bool is_imaginary) {
-  if (weight.is_one) {
-    sum.add(x);
-    return;
-  }
+__device__ __forceinline__ void add_weighted(Sum<T>& sum, const Weight& weight, T x, T partner, bool is_imaginary) {
   sum.add_weighted(weight, x);
   if constexpr (kIsFloat<T>) {
     if (weight.is_complex) sum.add_product(is_imaginary ? weight.imag : -weight.imag, partner);

@@ -53,14 +53,18 @@ struct Column {
   template <class Add>
   __device__ __forceinline__ void visit(int64_t begin, int64_t end, int rank, int size, Add&& add) const {
     if (self != nullptr && rank == 0) add(1.0, to_double(*self));
-    const Weight& weight = problem.weight;
-#pragma unroll 2
+    // Kept small: these loops seldom run, but every kernel carries them.
+#pragma unroll 1
     for (int64_t i = begin + rank; i < end; i += size) {
-      const int64_t at = source_row(problem, i) * problem.inner + column;
-      add(weight.real, to_double(src[at]));
-      if (weight.is_complex) {
-        const double cross = (column & 1) != 0 ? weight.imag : -weight.imag;
-        add(cross, to_double(src[at ^ 1]));
+      const int64_t at = row_offset(problem, source_row(problem, i)) + column;
+      double weight = problem.weight.real;
+      double x = to_double(src[at]);
+#pragma unroll 1
+      for (int part = 0;; ++part) {
+        add(weight, x);
+        if (!problem.weight.is_complex || part == 1) break;
+        weight = (column & 1) != 0 ? problem.weight.imag : -problem.weight.imag;
+        x = to_double(src[at ^ 1]);
       }
     }
   }

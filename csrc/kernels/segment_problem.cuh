@@ -11,6 +11,7 @@
 namespace reprocuda {
 
 inline constexpr int kSegmentThreads = 256;
+inline constexpr int kSegmentBlocksPerSm = 3;
 
 struct SegmentProblem {
   const void* src;           // [outer, num_rows, inner]
@@ -24,14 +25,15 @@ struct SegmentProblem {
   int64_t inner;
   int64_t ignored_target;    // -1: none
   Weight weight;
+  bool is_narrow;            // source rows and inner fit 32 bits
   bool mean;
   bool force_exact;
 
   // A block is one unit of one slice: `num_tiles` column tiles of each `outer`. A walker is a group of `lanes` threads.
   int lanes;                 // a power of two, at most 32
-  int64_t num_tiles;
-  int64_t num_slices;        // num_tiles * outer
-  int64_t num_units;
+  unsigned num_tiles;
+  unsigned num_slices;       // num_tiles * outer
+  unsigned num_units;
 
   // For split targets only; nullptr when num_units is 1.
   void* partials;            // [num_units, num_slices, 2, columns of a tile] Sum<T>: heads, then tails
@@ -47,21 +49,44 @@ __device__ __forceinline__ int64_t source_row(const SegmentProblem& problem, int
                                         : __ldg(static_cast<const int64_t*>(problem.permutation) + position);
 }
 
-// Which part of the arrays a block works on.
-template <class T>
-struct Slice {
-  const T* src;   // [num_rows, inner]
-  const T* self;  // [num_targets, inner] or nullptr
-  T* out;         // [num_targets, inner]
-  int64_t first_column;
+// The source rows at kCount positions from `position` on; those beyond the first `count` repeat the last of these.
+template <int kCount>
+__device__ __forceinline__ void source_rows(const SegmentProblem& problem, int64_t position, int count,
+                                            int64_t (&rows)[kCount]) {
+  const int last = count - 1;
+  if (problem.permutation == nullptr) {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) rows[j] = position + (j < last ? j : last);
+  } else if (problem.permutation_bytes == 4) {
+    const uint32_t* permutation = static_cast<const uint32_t*>(problem.permutation) + position;
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) rows[j] = __ldg(permutation + (j < last ? j : last));
+  } else {
+    const int64_t* permutation = static_cast<const int64_t*>(problem.permutation) + position;
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) rows[j] = __ldg(permutation + (j < last ? j : last));
+  }
+}
 
-  __device__ Slice(const SegmentProblem& problem, int64_t slice, int columns_per_lane) {
+// Where a source row begins: one multiplication of 32 bits where that serves.
+__device__ __forceinline__ int64_t row_offset(const SegmentProblem& problem, int64_t row) {
+  return problem.is_narrow ? static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(row)) *
+                                                  static_cast<uint32_t>(problem.inner))
+                           : row * problem.inner;
+}
+
+// Which part of the arrays a block works on: the columns of one tile, the rows and targets of one `outer`, the latter two
+// counted over all of them.
+struct Slice {
+  int64_t first_column;
+  int64_t first_row;
+  int64_t first_target;
+
+  __device__ Slice(const SegmentProblem& problem, unsigned slice, int columns_per_lane) {
     const int64_t outer = slice / problem.num_tiles;
-    first_column = (slice - outer * problem.num_tiles) * problem.lanes * columns_per_lane;
-    src = static_cast<const T*>(problem.src) + outer * problem.num_rows * problem.inner;
-    const int64_t base = outer * problem.num_targets * problem.inner;
-    self = problem.self == nullptr ? nullptr : static_cast<const T*>(problem.self) + base;
-    out = static_cast<T*>(problem.out) + base;
+    first_column = static_cast<int64_t>(slice % problem.num_tiles) * (problem.lanes * columns_per_lane);
+    first_row = outer * problem.num_rows;
+    first_target = outer * problem.num_targets;
   }
 };
 
@@ -76,7 +101,7 @@ struct SegmentPath {
 
   __device__ explicit SegmentPath(const SegmentProblem& problem)
       : offsets(problem.offsets), num_targets(problem.num_targets), first_row(__ldg(problem.offsets)) {
-    const int64_t walkers = kSegmentThreads / problem.lanes;
+    const unsigned walkers = kSegmentThreads / static_cast<unsigned>(problem.lanes);
     num_items = __ldg(offsets + num_targets) - first_row + num_targets;
     items_per_walker = (num_items + problem.num_units * walkers - 1) / (problem.num_units * walkers);
     items_per_unit = items_per_walker * walkers;

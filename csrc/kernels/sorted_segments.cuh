@@ -26,7 +26,7 @@ struct ExactQueue {
 
   __device__ bool push(int64_t target, int in_tile) {
     // Once full it stays full, and its count moves by less than one a thread.
-    if (count >= kCapacity) return false;
+    if (*static_cast<volatile int*>(&count) >= kCapacity) return false;
     const int slot = atomicAdd(&count, 1);
     if (slot >= kCapacity) return false;
     targets[slot] = target;
@@ -36,99 +36,120 @@ struct ExactQueue {
 };
 
 template <class Team, class T>
-__device__ void write_exactly(const SegmentProblem& problem, const Slice<T>& slice, int64_t target, int64_t column) {
+__device__ void write_exactly(const SegmentProblem& problem, int64_t slice_index, int columns_per_lane, int64_t target,
+                              int in_tile) {
+  const Slice slice(problem, slice_index, columns_per_lane);
   const int64_t begin = problem.offsets[target];
   const int64_t end = problem.offsets[target + 1];
-  const int64_t at = target * problem.inner + column;
-  const Column<T> source{problem, slice.src, slice.self == nullptr ? nullptr : slice.self + at, column};
-  const T result = sum_exactly<Team>(source, begin, end, problem.mean ? end - begin : 1);
-  if (Team::rank() == 0) slice.out[at] = result;
+  const int64_t column = slice.first_column + in_tile;
+  const int64_t at = (slice.first_target + target) * problem.inner + column;
+  const T* self = problem.self == nullptr ? nullptr : static_cast<const T*>(problem.self) + at;
+  const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner;
+  const T result = sum_exactly<Team>(Column<T>{problem, src, self, column}, begin, end, problem.mean ? end - begin : 1);
+  if (Team::rank() == 0) static_cast<T*>(problem.out)[at] = result;
 }
 
 // Out of line and with few arguments, all by value, so that the loop that may call it keeps its registers.
 template <class T>
-__attribute__((noinline)) __device__ void write_exactly_later(const SegmentProblem& problem, ExactQueue& queue, int64_t slice_index,
-                                                 int columns_per_lane, int64_t target, int in_tile) {
+__attribute__((noinline)) __device__ void write_exactly_later(const SegmentProblem& problem, ExactQueue& queue,
+                                                              int columns_per_lane, int64_t target, int in_tile) {
   const int64_t length = problem.offsets[target + 1] - problem.offsets[target];
   if (length >= ExactQueue::kLongSegment && queue.push(target, in_tile)) return;
-  const Slice<T> slice(problem, slice_index, columns_per_lane);
-  write_exactly<LaneTeam>(problem, slice, target, slice.first_column + in_tile);
+  write_exactly<LaneTeam, T>(problem, blockIdx.x % problem.num_slices, columns_per_lane, target, in_tile);
 }
 
-// One thread's share of a walker: kColumns neighbouring columns.
+template <class T, int kColumns>
+__device__ __forceinline__ void clear(Sum<T> (&sums)[kColumns]) {
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) sums[c] = Sum<T>::empty();
+}
+
+template <class T, int kColumns>
+__device__ __forceinline__ void add(Sum<T> (&sums)[kColumns], const Pack<T, kColumns>& values) {
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) sums[c].add(values.values[c]);
+}
+
+// One thread's share of a tile: kColumns neighbouring columns.
 template <class T, int kColumns>
 struct SegmentLane {
   using Values = Pack<T, kColumns>;
 
   const SegmentProblem& problem;
-  const Slice<T>& slice;
   ExactQueue& queue;
+  int64_t first_target;  // of this outer, counted over all
   int64_t column;
+  int in_tile;
   bool active;
 
-  __device__ SegmentLane(const SegmentProblem& problem, const Slice<T>& slice, ExactQueue& queue)
-      : problem(problem), slice(slice), queue(queue) {
-    const int lane = static_cast<int>(threadIdx.x) & (problem.lanes - 1);
-    column = slice.first_column + static_cast<int64_t>(lane) * kColumns;
+  __device__ SegmentLane(const SegmentProblem& problem, const Slice& slice, ExactQueue& queue)
+      : problem(problem), queue(queue), first_target(slice.first_target) {
+    in_tile = (static_cast<int>(threadIdx.x) & (problem.lanes - 1)) * kColumns;
+    column = slice.first_column + in_tile;
     active = column < problem.inner;
     // Lanes beyond the last column follow along on the first and write nothing.
     if (!active) column = 0;
   }
 
-  __device__ __forceinline__ void clear(Sum<T> (&sums)[kColumns]) const {
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) sums[c] = Sum<T>::empty();
+  __device__ __forceinline__ int64_t place_of(int64_t target) const {
+    return (first_target + target) * problem.inner + column;
   }
+  __device__ __forceinline__ T* out() const { return static_cast<T*>(problem.out); }
+  __device__ __forceinline__ const T* self() const { return static_cast<const T*>(problem.self); }
 
   __device__ __forceinline__ void add_self(Sum<T> (&sums)[kColumns], int64_t target) const {
-    if (slice.self == nullptr) return;
-    const Values own = load<T, kColumns>(slice.self + target * problem.inner + column);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) sums[c].add(own.values[c]);
+    if (problem.self == nullptr) return;
+    add(sums, load<T, kColumns>(self() + place_of(target)));
   }
 
   // A target without contributions.
   __device__ __forceinline__ void keep(int64_t target) const {
-    if (!active || slice.self == slice.out) return;
-    const int64_t at = target * problem.inner + column;
+    if (!active || problem.self == problem.out) return;
     Values values;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) values.values[c] = positive_zero<T>();
-    if (slice.self != nullptr) values = load<T, kColumns>(slice.self + at);
-    store<T, kColumns>(slice.out + at, values);
+    if (problem.self != nullptr) values = load<T, kColumns>(self() + place_of(target));
+    store<T, kColumns>(out() + place_of(target), values);
   }
 
-  // `sums` holds all contributions but self.
-  __device__ __forceinline__ void finish(int64_t target, int64_t length, Sum<T> (&sums)[kColumns]) const {
-    if (!active) return;
-    add_self(sums, target);
-    const int64_t at = target * problem.inner + column;
+  // `sums` holds all contributions, self too. Writes what they prove; returns which columns are left for finish_exactly.
+  template <class Round>
+  __device__ __forceinline__ unsigned write(int64_t target, const Sum<T> (&sums)[kColumns], Round&& round) const {
     Values results;
     unsigned failed = 0;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) failed |= round(sums[c], length, &results.values[c]) ? 0u : 1u << c;
+    for (int c = 0; c < kColumns; ++c) failed |= round(sums[c], &results.values[c]) ? 0u : 1u << c;
+    if (!active) return 0;
+    if (kIsFloat<T> && problem.force_exact) failed = (1u << kColumns) - 1;
     if (failed == 0) {
-      store<T, kColumns>(slice.out + at, results);
-      return;
-    }
-    if constexpr (kIsFloat<T>) {
+      store<T, kColumns>(out() + place_of(target), results);
+    } else {
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
-        if (((failed >> c) & 1) == 0) slice.out[at + c] = results.values[c];
+        if (((failed >> c) & 1) == 0) out()[place_of(target) + c] = results.values[c];
       }
-      for (; failed != 0; failed &= failed - 1) {
-        const int in_tile = static_cast<int>(column - slice.first_column) + __ffs(static_cast<int>(failed)) - 1;
-        write_exactly_later<T>(problem, queue, blockIdx.x % problem.num_slices, kColumns, target, in_tile);
-      }
+    }
+    return failed;
+  }
+
+  __device__ __forceinline__ unsigned write_sum(int64_t target, const Sum<T> (&sums)[kColumns]) const {
+    return write(target, sums, [](const Sum<T>& sum, T* result) { return sum.round(result); });
+  }
+
+  __device__ __forceinline__ unsigned write_mean(int64_t target, const Sum<T> (&sums)[kColumns]) const {
+    if constexpr (kIsFloat<T>) {
+      const int64_t count = __ldg(problem.offsets + target + 1) - __ldg(problem.offsets + target);
+      return write(target, sums, [count](const Sum<T>& sum, T* result) { return sum.round_mean(count, result); });
+    } else {
+      return 0;
     }
   }
 
-  __device__ __forceinline__ bool round(const Sum<T>& sum, int64_t length, T* result) const {
+  __device__ __forceinline__ void finish_exactly(int64_t target, unsigned failed) const {
     if constexpr (kIsFloat<T>) {
-      const bool certified = problem.mean ? sum.round_mean(length, result) : sum.round(result);
-      return certified && !problem.force_exact;
-    } else {
-      return sum.round(result);
+      for (; failed != 0; failed &= failed - 1) {
+        write_exactly_later<T>(problem, queue, kColumns, target, in_tile + __ffs(static_cast<int>(failed)) - 1);
+      }
     }
   }
 };
@@ -137,106 +158,153 @@ struct SegmentLane {
 template <class T, int kColumns>
 inline constexpr int kRowsAhead = sizeof(T) * kColumns <= 8 ? 8 : 4;
 
+// A walker's way through its items. Rows and targets are counted from where it starts, in 32 bits. Returns whether the first
+// target began in an earlier walker and ended here: then `heads` has its rows; `sums` keeps those of the last, unended one.
 template <class T, int kColumns>
-__global__ void __launch_bounds__(kSegmentThreads, 4)
-    reduce_segments_kernel(const __grid_constant__ SegmentProblem problem) {
+__device__ __forceinline__ bool walk(const SegmentProblem& problem, const SegmentLane<T, kColumns>& lane,
+                                     const T* src,  // of this outer and the lane's first column
+                                     int64_t first_row, int num_rows, int64_t first_target, int num_targets,
+                                     Sum<T> (&sums)[kColumns], Sum<T> (*heads)[kSegmentThreads]) {
   constexpr int kAhead = kRowsAhead<T, kColumns>;
+  const int64_t* offsets = problem.offsets + first_target;
+  const auto row_before = [&](int target) {
+    const int64_t row = __ldg(offsets + target) - first_row;
+    return static_cast<int>(row < INT32_MAX ? row : INT32_MAX);
+  };
+  // An empty walker may stand behind the last target, where no target ends.
+  const bool is_late = __ldg(offsets) < first_row;
+  int target = 0;
+  int begin = 0;
+  int end = num_rows == 0 && num_targets == 0 ? 0 : row_before(1);
+  bool has_head = false;
+  const auto next_target = [&] {
+    clear(sums);
+    ++target;
+    begin = end;
+    if (target < num_targets || end < num_rows) end = row_before(target + 1);
+  };
+
+  for (int row = 0;;) {
+    const int num_ahead = num_rows - row < kAhead ? num_rows - row : kAhead;
+    Pack<T, kColumns> values[kAhead];
+    if (num_ahead > 0) {
+      int64_t rows[kAhead];
+      source_rows(problem, first_row + row, num_ahead, rows);
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) values[j] = load_constant<T, kColumns>(src + row_offset(problem, rows[j]));
+    }
+    const bool is_last = row + num_ahead == num_rows;
+    int added = 0;
+    bool interrupted = false;
+    unsigned failed = 0;
+    for (;;) {
+      const int stop = end - row < num_ahead ? end - row : num_ahead;
+      if (problem.weight.is_one) {
+        if (stop - added == kAhead) {
+#pragma unroll
+          for (int j = 0; j < kAhead; ++j) add(sums, values[j]);
+        } else {
+#pragma unroll
+          for (int j = 0; j < kAhead; ++j) {
+            if (j >= added && j < stop) add(sums, values[j]);
+          }
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+          if (j < added || j >= stop) continue;
+          Pack<T, kColumns> partners = values[j];
+          if constexpr (kColumns == 1) {
+            // Its sector has just been read.
+            if (problem.weight.is_complex) {
+              const T* row_src = src + row_offset(problem, source_row(problem, first_row + row + j));
+              partners = load_constant<T, 1>((lane.column & 1) != 0 ? row_src - 1 : row_src + 1);
+            }
+          } else {
+#pragma unroll
+            for (int c = 0; c < kColumns; ++c) partners.values[c] = values[j].values[c ^ 1];
+          }
+#pragma unroll
+          for (int c = 0; c < kColumns; ++c) {
+            add_weighted(sums[c], problem.weight, values[j].values[c], partners.values[c], ((lane.column + c) & 1) != 0);
+          }
+        }
+      }
+      added = stop;
+      // The rows ahead are used up, and no target ends without a row.
+      if (added == num_ahead && (!is_last || target == num_targets)) break;
+      // The current target ends here: all its rows of this walker are in `sums`.
+      const bool is_head = target == 0 && is_late;
+      if ((begin == end && !is_head) || first_target + target == problem.ignored_target) {
+        lane.keep(first_target + target);
+      } else if (is_head) {
+        has_head = true;
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) heads[c][threadIdx.x] = sums[c];
+      } else {
+        lane.add_self(sums, first_target + target);
+        interrupted = problem.mean;
+        if (!problem.mean) failed = lane.write_sum(first_target + target, sums);
+        interrupted = interrupted || failed != 0;
+        if (interrupted) break;
+      }
+      next_target();
+    }
+    row += added;
+    if (interrupted) {
+      // Here and not above, so that nothing read ahead has to survive the calls; it is read again.
+      if (problem.mean) failed = lane.write_mean(first_target + target, sums);
+      lane.finish_exactly(first_target + target, failed);
+      next_target();
+    } else if (is_last) {
+      return has_head;
+    }
+  }
+}
+
+template <class T, int kColumns>
+__global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
+    reduce_segments_kernel(const __grid_constant__ SegmentProblem problem) {
   __shared__ Sum<T> heads[kColumns][kSegmentThreads];
   __shared__ Sum<T> tails[kColumns][kSegmentThreads];
   __shared__ int64_t starts[kSegmentThreads + 1];  // the target in which each walker starts, and where the last one stops
   __shared__ ExactQueue queue;
 
-  const int64_t unit = static_cast<int64_t>(blockIdx.x) / problem.num_slices;
-  const int64_t slice_index = static_cast<int64_t>(blockIdx.x) - unit * problem.num_slices;
-  const Slice<T> slice(problem, slice_index, kColumns);
+  const int64_t unit = blockIdx.x / problem.num_slices;
+  const unsigned slice_index = blockIdx.x % problem.num_slices;
   const SegmentPath path(problem);
+  const Slice slice(problem, slice_index, kColumns);
   const SegmentLane<T, kColumns> lane(problem, slice, queue);
   const int thread = static_cast<int>(threadIdx.x);
   const int walker = thread / problem.lanes;
   const int num_walkers = kSegmentThreads / problem.lanes;
   const int64_t unit_begin = path.clamp(unit * path.items_per_unit);
-  const int64_t unit_end = path.clamp(unit_begin + path.items_per_unit);
 
   if (thread == 0) queue.count = 0;
   if (thread < 64) {
-    const int64_t item = thread < 32 ? unit_begin : unit_end;
+    const int64_t item = thread < 32 ? unit_begin : path.clamp(unit_begin + path.items_per_unit);
     const int64_t target = warp_partition_point(0, path.num_targets, [&](int64_t t) { return path.ends_before(t, item); });
     if (thread % 32 == 0) starts[thread < 32 ? 0 : num_walkers] = target;
   }
   __syncthreads();
   const int64_t begin_item = path.clamp(unit_begin + walker * path.items_per_walker);
-  const int64_t end_item = path.clamp(begin_item + path.items_per_walker);
   if (walker > 0 && (thread & (problem.lanes - 1)) == 0) {
     starts[walker] = path.targets_before(begin_item, starts[0], starts[num_walkers]);
   }
   __syncthreads();
 
-  const int64_t first_target = starts[walker];
-  const int64_t last_target = starts[walker + 1];
-  const int64_t first_row = path.row_at(begin_item, first_target);
-  const int64_t last_row = path.row_at(end_item, last_target);
-
-  int64_t target = first_target;
-  int64_t begin = __ldg(path.offsets + target);
-  int64_t end = target < path.num_targets ? __ldg(path.offsets + target + 1) : begin;
-  bool has_head = false;
   Sum<T> sums[kColumns];
-  lane.clear(sums);
-
-  // The current target ends here: all its rows of this walker are in `sums`.
-  const auto end_target = [&] {
-    if (begin == end || target == problem.ignored_target) {
-      lane.keep(target);
-    } else if (begin < first_row) {
-      has_head = true;
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) heads[c][thread] = sums[c];
-    } else {
-      lane.finish(target, end - begin, sums);
-    }
-    lane.clear(sums);
-    ++target;
-    begin = end;
-    end = target < path.num_targets ? __ldg(path.offsets + target + 1) : begin;
-  };
-
-  for (int64_t row = first_row;; row += kAhead) {
-    const int num_ahead = static_cast<int>(last_row - row < kAhead ? last_row - row : kAhead);
-    Pack<T, kColumns> values[kAhead];
-    T partners[kAhead];
-    if (num_ahead > 0) {
-#pragma unroll
-      for (int j = 0; j < kAhead; ++j) {
-        const int64_t position = row + (j < num_ahead ? j : num_ahead - 1);
-        const int64_t at = source_row(problem, position) * problem.inner + lane.column;
-        values[j] = load_constant<T, kColumns>(slice.src + at);
-        if constexpr (kColumns == 1) {
-          partners[j] = problem.weight.is_complex ? load_constant<T, 1>(slice.src + (at ^ 1)).values[0] : values[j].values[0];
-        }
-      }
-    }
-    const bool is_last = row + num_ahead >= last_row;
-    for (int added = 0;;) {
-      const int stop = static_cast<int>(end - row < num_ahead ? end - row : num_ahead);
-#pragma unroll
-      for (int j = 0; j < kAhead; ++j) {
-        if (j < added || j >= stop) continue;
-#pragma unroll
-        for (int c = 0; c < kColumns; ++c) {
-          const bool is_imaginary = ((lane.column + c) & 1) != 0;
-          const T partner = kColumns == 1 ? partners[j] : values[j].values[kColumns == 1 ? 0 : c ^ 1];
-          contribute(sums[c], problem.weight, values[j].values[c], partner, is_imaginary);
-        }
-      }
-      added = stop;
-      // The rows ahead are used up, and no target ends without a row.
-      if (added == num_ahead && (!is_last || target == last_target)) break;
-      end_target();
-    }
-    if (is_last) break;
+  clear(sums);
+  const int64_t first_target = starts[walker];
+  bool has_head = false;
+  {
+    const int64_t end_item = path.clamp(begin_item + path.items_per_walker);
+    const int num_targets = static_cast<int>(starts[walker + 1] - first_target);
+    const int num_rows = static_cast<int>(end_item - begin_item) - num_targets;
+    const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner + lane.column;
+    has_head = walk(problem, lane, src, path.row_at(begin_item, first_target), num_rows, first_target, num_targets, sums, heads);
   }
-
-  // What is left belongs to last_target, which goes on in the next walker.
+  // What is left belongs to the target that goes on in the next walker.
 #pragma unroll
   for (int c = 0; c < kColumns; ++c) tails[c][thread] = sums[c];
   __syncthreads();
@@ -244,40 +312,42 @@ __global__ void __launch_bounds__(kSegmentThreads, 4)
   // Inclusive scan over the walkers that end in the same target: tails[w] becomes all rows of it in this block up to w.
   for (int step = 1; step < num_walkers; step *= 2) {
     const bool joins = walker >= step && starts[walker - step + 1] == starts[walker + 1];
-    Sum<T> left[kColumns];
+    clear(sums);
+    if (joins) {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) left[c] = joins ? tails[c][thread - step * problem.lanes] : Sum<T>::empty();
+      for (int c = 0; c < kColumns; ++c) sums[c] = tails[c][thread - step * problem.lanes];
+    }
     __syncthreads();
     if (joins) {
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) tails[c][thread].merge(left[c]);
+      for (int c = 0; c < kColumns; ++c) tails[c][thread].merge(sums[c]);
     }
     __syncthreads();
   }
 
+  const auto leave_partial = [&](bool tail) {
+    Sum<T>* partial = partial_of<T>(problem, unit, slice_index, tail, kColumns);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) partial[c * problem.lanes + (thread & (problem.lanes - 1))] = sums[c];
+  };
   if (has_head) {
-    const int64_t head_begin = __ldg(path.offsets + first_target);
-    const int64_t length = __ldg(path.offsets + first_target + 1) - head_begin;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       sums[c] = heads[c][thread];
       if (walker > 0) sums[c].merge(tails[c][thread - problem.lanes]);
     }
-    if (path.item_of_row(head_begin, first_target) >= unit_begin) {
-      lane.finish(first_target, length, sums);
+    lane.add_self(sums, first_target);
+    if (path.item_of_row(__ldg(path.offsets + first_target), first_target) < unit_begin) {
+      leave_partial(false);
     } else {
-      lane.add_self(sums, first_target);
-      Sum<T>* partial = partial_of<T>(problem, unit, slice_index, false, kColumns);
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) partial[c * problem.lanes + (thread & (problem.lanes - 1))] = sums[c];
+      lane.finish_exactly(first_target, problem.mean ? lane.write_mean(first_target, sums) : lane.write_sum(first_target, sums));
     }
   }
-
   if (problem.num_units > 1) {
     if (walker == num_walkers - 1) {
-      Sum<T>* partial = partial_of<T>(problem, unit, slice_index, true, kColumns);
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) partial[c * problem.lanes + (thread & (problem.lanes - 1))] = tails[c][thread];
+      for (int c = 0; c < kColumns; ++c) sums[c] = tails[c][thread];
+      leave_partial(true);
     }
     if (thread == 0) {
       problem.arrivals[unit * problem.num_slices + slice_index] = 0;
@@ -289,7 +359,7 @@ __global__ void __launch_bounds__(kSegmentThreads, 4)
     __syncthreads();
     const int queued = queue.count < ExactQueue::kCapacity ? queue.count : ExactQueue::kCapacity;
     for (int i = thread / 32; i < queued; i += kSegmentThreads / 32) {
-      write_exactly<WarpTeam>(problem, slice, queue.targets[i], slice.first_column + queue.columns[i]);
+      write_exactly<WarpTeam, T>(problem, slice_index, kColumns, queue.targets[i], queue.columns[i]);
     }
   }
 }

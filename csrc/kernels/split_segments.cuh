@@ -85,8 +85,8 @@ __global__ void __launch_bounds__(kSegmentThreads)
   __shared__ Sum<T> merged[kColumns][kSegmentThreads];
   __shared__ uint32_t flagged[kWords];
 
-  const int64_t unit = static_cast<int64_t>(blockIdx.x) / problem.num_slices + 1;
-  const int64_t slice_index = static_cast<int64_t>(blockIdx.x) % problem.num_slices;
+  const int64_t unit = blockIdx.x / problem.num_slices + 1;
+  const unsigned slice_index = blockIdx.x % problem.num_slices;
   const SegmentPath path(problem);
   const int64_t unit_begin = unit * path.items_per_unit;
   const int64_t target = __ldg(problem.unit_targets + unit);
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kSegmentThreads)
   const int64_t helper = (unit - first_unit - 1) / kUnitsPerHelper;
   if ((unit - first_unit - 1) % kUnitsPerHelper != 0) return;
 
-  const Slice<T> slice(problem, slice_index, kColumns);
+  const Slice slice(problem, slice_index, kColumns);
   const int thread = static_cast<int>(threadIdx.x);
   const int lanes = problem.lanes;
   const int lane = thread & (lanes - 1);
@@ -130,7 +130,8 @@ __global__ void __launch_bounds__(kSegmentThreads)
   }
   __syncthreads();
 
-  T* out = slice.out + target * problem.inner;
+  const int64_t row_place = (slice.first_target + target) * problem.inner;
+  T* out = static_cast<T*>(problem.out) + row_place;
   const int64_t count = problem.mean ? length : 1;
   if (walker == 0) {
 #pragma unroll
@@ -174,8 +175,10 @@ __global__ void __launch_bounds__(kSegmentThreads)
       if (thread == 0) flags = 0;
       __syncthreads();
       const int64_t column = slice.first_column + in_tile;
-      const T* self = slice.self == nullptr || helper > 0 ? nullptr : slice.self + target * problem.inner + column;
-      block_limbs(Column<T>{problem, slice.src, self, column}, share_begin, share_end, limbs, &flags);
+      const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner;
+      const T* self = problem.self == nullptr || helper > 0 ? nullptr
+                                                            : static_cast<const T*>(problem.self) + row_place + column;
+      block_limbs(Column<T>{problem, src, self, column}, share_begin, share_end, limbs, &flags);
       __syncthreads();
       if (num_helpers > 1) {
         int64_t* pool = limbs_of<T>(problem, unit, helper == 0, slice_index, in_tile, kColumns);
