@@ -4,7 +4,8 @@ Compiled code reaches the operators of torch.ops.reprocuda directly, never the F
 a Function with a jvp). Its backward reads through `reprocuda::index_select` and the like, which are torch's own readers
 with a backward of ours: left to itself, a compiler would sum their gradients with its own kernels.
 
-Fake kernels ask torch's own operators, so that a graph meets torch's errors for arguments of a wrong shape or dtype.
+Fake kernels ask torch's own operators, or check what those leave to their kernels, so that a graph meets the errors for
+arguments of a wrong shape or dtype when it is traced.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ def _fake(name: str, shape: callable) -> None:
 
 
 def _meta_index_add(self, dim, index, source, alpha=1.0, alpha_imag=0.0, alpha_int=1):
+    torch._check(self.dim() == source.dim(), lambda: "index_add(): source has another number of dimensions than self")
+    for d in range(self.dim()):
+        same = index.numel() if d == dim % self.dim() else self.shape[d]
+        torch._check(source.shape[d] == same, lambda: "index_add(): source does not match self and index in shape")
     return torch.empty_like(_aten.index_add(self, dim, index, source), memory_format=torch.contiguous_format)
 
 

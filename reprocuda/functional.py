@@ -26,7 +26,8 @@ is_compiling = torch.compiler.is_compiling
 
 def wrap_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the front. What is out of range stays so, for the operator to refuse."""
-    return dim + max(ndim, 1) if dim < 0 else dim
+    ndim = max(ndim, 1)
+    return dim + ndim if -ndim <= dim < 0 else dim
 
 
 def write_out(

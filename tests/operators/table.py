@@ -28,7 +28,7 @@ TORCH = SimpleNamespace(
     index_select=torch.index_select,
     take_along_dim=torch.take_along_dim,
     index=lambda tensor, indices: tensor[tuple(indices)],
-    embedding=torch.nn.functional.embedding,
+    embedding=lambda i, w: w[i] if w.is_complex() else torch.nn.functional.embedding(i, w),
     segment_sum=lambda src, offsets: torch.stack(
         [src[a:b].sum(0) for a, b in zip(offsets.tolist(), offsets.tolist()[1:], strict=False)]
     ),

@@ -1,4 +1,4 @@
-"""Signed zeros, infinities, NaN patterns, subnormals, overflow: the contract's table, bit for bit, by each algorithm."""
+"""Signed zeros, infinities, NaN patterns, subnormals, overflow: the contract's table, bit for bit, each algorithm."""
 
 import numpy as np
 import pytest

@@ -1,0 +1,221 @@
+"""Wrong arguments: torch's own errors in torch's own classes, our message for an index, nothing written before."""
+
+import pytest
+import torch
+
+import reprocuda
+from tests.operators.table import TORCH
+
+INDEX = torch.tensor([0, 2])
+
+
+def x(*shape, dtype=torch.float32):
+    return torch.zeros(shape, dtype=dtype)
+
+
+def ones(*shape, dtype=torch.float32):
+    return torch.ones(shape, dtype=dtype)
+
+
+WRONG = {
+    "source of another shape": lambda ns: ns.index_add(x(5, 4), 0, INDEX, ones(2, 3)),
+    "more indices than rows": lambda ns: ns.index_add(x(5), 0, INDEX, ones(3)),
+    "source of another dtype": lambda ns: ns.index_add(x(3), 0, INDEX, ones(2, dtype=torch.float64)),
+    "index_add float index": lambda ns: ns.index_add(x(3), 0, ones(2), ones(2)),
+    "index_add short index": lambda ns: ns.index_add(x(3), 0, INDEX.short(), ones(2)),
+    "index_add matrix index": lambda ns: ns.index_add(x(3), 0, INDEX[None], ones(2)),
+    "index_add dim": lambda ns: ns.index_add(x(3), 1, INDEX, ones(2)),
+    "index_add negative dim": lambda ns: ns.index_add(x(3), -2, INDEX, ones(2)),
+    "scalar with a cube": lambda ns: ns.index_add(x(), 0, torch.tensor([0]), ones(1, 1, 1)),
+    "complex alpha": lambda ns: ns.index_add(x(3), 0, INDEX, ones(2), alpha=1j),
+    "alpha that overflows": lambda ns: ns.index_add(x(3), 0, INDEX, ones(2), alpha=1e300),
+    "alpha that is text": lambda ns: ns.index_add(x(3), 0, INDEX, ones(2), alpha="1"),
+    "out of another dtype": lambda ns: ns.index_add(x(3), 0, INDEX, ones(2), out=x(3, dtype=torch.float64)),
+    "out that overlaps itself": lambda ns: ns.index_add(x(3), 0, INDEX, ones(2), out=x(1).expand(3)),
+    "index_add_ on an expanded tensor": lambda ns: ns.index_add_(x(1).expand(3), 0, INDEX, ones(2)),
+    "scatter_add dims": lambda ns: ns.scatter_add(x(3, 3), 0, INDEX, ones(2)),
+    "scatter_add index larger than src": lambda ns: ns.scatter_add(x(3), 0, torch.zeros(4).long(), ones(2)),
+    "scatter_add index wider than self": lambda ns: ns.scatter_add(x(3, 1), 0, torch.zeros(2, 2).long(), ones(2, 2)),
+    "scatter_add dtype": lambda ns: ns.scatter_add(x(3), 0, INDEX, ones(2, dtype=torch.float16)),
+    "scatter_add index dtype": lambda ns: ns.scatter_add(x(3), 0, INDEX.float(), ones(2)),
+    "scatter_add_ on an expanded tensor": lambda ns: ns.scatter_add_(x(1).expand(3), 0, INDEX, ones(2)),
+    "index_put dtype": lambda ns: ns.index_put(x(3), (INDEX,), ones(2, dtype=torch.float64), True),
+    "index_put shape": lambda ns: ns.index_put(x(3), (INDEX,), ones(3), True),
+    "index_put float index": lambda ns: ns.index_put(x(3), (ones(2),), ones(2), True),
+    "index_put indices that do not broadcast": lambda ns: ns.index_put(
+        x(3, 3), (INDEX, torch.zeros(3).long()), ones(2), True
+    ),
+    "index_put too many indices": lambda ns: ns.index_put(x(3), (INDEX, INDEX), ones(2), True),
+    "index_put mask": lambda ns: ns.index_put(x(3), (torch.tensor([True, False]),), ones(2), True),
+    "gather dims": lambda ns: ns.gather(x(3, 3), 0, INDEX),
+    "index_select matrix": lambda ns: ns.index_select(x(3), 0, INDEX[None]),
+    "index_select dim": lambda ns: ns.index_select(x(3), 4, INDEX),
+    "index mask": lambda ns: ns.index(x(3), (torch.tensor([True, False]),)),
+    "take_along_dim dims": lambda ns: ns.take_along_dim(x(3, 3), INDEX, 0),
+    "take_along_dim dim": lambda ns: ns.take_along_dim(x(3), INDEX, 3),
+    "embedding float": lambda ns: ns.embedding(ones(2), x(3, 2)),
+    "embedding padding": lambda ns: (
+        torch.nn.functional.embedding(INDEX, x(3, 2), padding_idx=7)
+        if ns is TORCH
+        else ns.embedding(INDEX, x(3, 2), padding_idx=7)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("what", WRONG)
+def test_torchs_own_errors(what):
+    with pytest.raises(Exception) as torchs:
+        WRONG[what](TORCH)
+    with pytest.raises(torchs.type):
+        WRONG[what](reprocuda)
+
+
+OUT_OF_RANGE = {
+    "index_add": (IndexError, lambda ns, i: ns.index_add(x(3), 0, i, ones(1))),
+    "index_add rows": (RuntimeError, lambda ns, i: ns.index_add(x(3, 2), 0, i, ones(1, 2))),
+    "index_add_": (IndexError, lambda ns, i: ns.index_add_(x(3), 0, i, ones(1))),
+    "index_add last dim": (RuntimeError, lambda ns, i: ns.index_add(x(2, 3), 1, i, ones(2, 1))),
+    "scatter_add": (RuntimeError, lambda ns, i: ns.scatter_add(x(3), 0, i, ones(1))),
+    "scatter_add_": (RuntimeError, lambda ns, i: ns.scatter_add_(x(3), 0, i, ones(1))),
+    "scatter_add rows": (RuntimeError, lambda ns, i: ns.scatter_add(x(3, 2), 0, i[:, None].expand(1, 2), ones(1, 2))),
+    "index_put": (IndexError, lambda ns, i: ns.index_put(x(3), (i,), ones(1), True)),
+    "index_put_": (IndexError, lambda ns, i: ns.index_put_(x(3), (i,), ones(1), True)),
+    "gather": (RuntimeError, lambda ns, i: ns.gather(x(3), 0, i)),
+    "index_select": (IndexError, lambda ns, i: ns.index_select(x(3), 0, i)),
+    "index": (IndexError, lambda ns, i: ns.index(x(3), (i,))),
+    "embedding": (IndexError, lambda ns, i: ns.embedding(i, x(3, 2))),
+}
+
+
+@pytest.mark.parametrize("bad", [3, -4, 2**40])
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_an_index_out_of_range_is_torchs_error(name, bad):
+    error, call = OUT_OF_RANGE[name]
+    with pytest.raises(error):
+        call(TORCH, torch.tensor([bad]))
+    with pytest.raises(error) as ours:
+        call(reprocuda, torch.tensor([bad]))
+    if name not in ("gather", "index_select", "index", "embedding"):  # torch's own readers
+        for part in (name.split()[0].rstrip("_"), str(bad), "position 0", "size 3"):
+            assert part in str(ours.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_minus_one_counts_from_the_end_in_index_put_only(dtype):
+    last = torch.tensor([-1], dtype=dtype)
+    assert reprocuda.index_put(x(3), (last,), ones(1), True).tolist() == [0, 0, 1]
+    for name in ("index_add", "scatter_add", "index_add rows"):
+        with pytest.raises(OUT_OF_RANGE[name][0]):
+            OUT_OF_RANGE[name][1](reprocuda, last)
+
+
+@pytest.mark.parametrize("features", [1, 40])
+@pytest.mark.parametrize("rows", [10, 30_000])
+def test_nothing_is_written_before_a_bad_index_is_reported(rows, features):
+    """At the very end of a long index, for every path the sizes lead to; the position is the first bad one."""
+    index = torch.randint(20, (rows,))
+    index[-2:] = torch.tensor([20, -1])
+    source = torch.ones(rows, features)
+    for add_ in (
+        lambda t: reprocuda.index_add_(t, 0, index, source),
+        lambda t: reprocuda.scatter_add_(t, 0, index[:, None].expand(-1, features), source),
+        lambda t: reprocuda.scatter_add_(t, 0, index[:, None].expand(-1, features).contiguous(), source),
+        lambda t: reprocuda.index_put_(t, (index.clamp(min=-20),), source, True),
+    ):
+        target = torch.zeros(20, features)
+        with pytest.raises(
+            (IndexError, RuntimeError), match=rf"index 20 at position {(rows - 2)}|index 20 at position"
+        ):
+            add_(target)
+        assert not target.any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_overlapping_memory_is_refused():
+    i = torch.tensor([0, 1])
+    alias = x(1).expand(3)
+    for call in (
+        lambda: reprocuda.index_add_(alias, 0, i, ones(2)),
+        lambda: reprocuda.scatter_add_(alias, 0, i, ones(2)),
+        lambda: reprocuda.index_put_(alias, (i,), ones(2), True),
+    ):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            call()
+    assert alias.tolist() == [0, 0, 0]
+    a, to_itself = torch.tensor([1.0, 2, 3]), torch.tensor([0, 0, 1])
+    for call in (
+        lambda: reprocuda.index_add_(a, 0, to_itself, a),
+        lambda: reprocuda.scatter_add_(a, 0, to_itself, a),
+        lambda: reprocuda.index_put_(a, (to_itself,), a, True),
+    ):
+        with pytest.raises(RuntimeError, match="memory"):
+            call()
+    assert a.tolist() == [1, 2, 3]
+
+
+def test_halves_of_one_tensor_are_no_overlap():
+    base = torch.arange(8.0)
+    reprocuda.index_add_(base[:4], 0, torch.tensor([0, 0, 1, 1]), base[4:])
+    assert base.tolist() == [9, 14, 2, 3, 4, 5, 6, 7]
+    interleaved = torch.arange(6.0)
+    reprocuda.index_add_(interleaved[::2], 0, torch.tensor([0, 0, 2]), interleaved[1::2])
+    assert interleaved.tolist() == [4, 1, 2, 3, 9, 5]
+
+
+def test_out_is_resized_as_torch_resizes_it():
+    want = reprocuda.index_add(x(3), 0, INDEX, ones(2))
+    for out in (torch.empty(3), torch.empty(0), torch.empty(6)[::2]):
+        assert reprocuda.index_add(x(3), 0, INDEX, ones(2), out=out) is out and torch.equal(out, want)
+    for name, call in (
+        ("index_add", lambda out: reprocuda.index_add(x(3), 0, INDEX, ones(2), out=out)),
+        ("scatter_add", lambda out: reprocuda.scatter_add(x(3), 0, INDEX, ones(2), out=out)),
+    ):
+        out = torch.empty(5)
+        with pytest.warns(UserWarning, match="was resized"):
+            assert call(out) is out, name
+        assert torch.equal(out, want)
+    itself = ones(3)
+    reprocuda.index_add(itself, 0, INDEX, ones(2), out=itself)
+    assert itself.tolist() == [2, 1, 2]
+
+
+def test_overwriting_is_not_offered():
+    for call in (
+        lambda: reprocuda.index_put(x(3), (INDEX,), ones(2)),
+        lambda: reprocuda.index_put_(x(3), (INDEX,), ones(2)),
+    ):
+        with pytest.raises(NotImplementedError, match="accumulate=True"):
+            call()
+
+
+ALPHAS = {
+    torch.float32: [True, False, 2, -2.5, 2**60 + 1, torch.tensor(3.0), torch.tensor(2)],
+    torch.int64: [True, False, 3, 2.5, -(2**62)],
+    torch.uint8: [3, 200, 2.5],
+    torch.bool: [True, False, 2, 0, 0.5],
+    torch.complex64: [2, 1.5, 1 - 2j, True],
+}
+
+
+@pytest.mark.parametrize("dtype", ALPHAS, ids=str)
+def test_alpha_of_every_kind(dtype):
+    source = ones(2, dtype=dtype)
+    for alpha in ALPHAS[dtype]:
+        want = torch.index_add(x(3, dtype=dtype), 0, INDEX, source, alpha=alpha)
+        assert torch.equal(reprocuda.index_add(x(3, dtype=dtype), 0, INDEX, source, alpha=alpha), want), alpha
+        assert torch.equal(reprocuda.index_add_(x(3, dtype=dtype), 0, INDEX, source, alpha=alpha), want), alpha
+
+
+def test_an_integer_alpha_is_rounded_once():
+    """By way of a double it would be rounded twice, to a neighbour."""
+    alpha = 2**60 + 2**36 + 1
+    assert torch.tensor(alpha).to(torch.float32).item() != torch.tensor(float(alpha)).to(torch.float32).item()
+    got = reprocuda.index_add(x(1), 0, torch.tensor([0]), ones(1), alpha=alpha)
+    assert got.item() == torch.tensor(alpha).to(torch.float32).item()
+
+
+def test_numpy_numbers_are_alphas():
+    numpy = pytest.importorskip("numpy")
+    for alpha in (numpy.float32(2.5), numpy.float64(2.5), numpy.int64(3)):
+        assert reprocuda.index_add(x(3), 0, INDEX, ones(2), alpha=alpha)[0] == float(alpha)

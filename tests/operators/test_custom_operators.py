@@ -1,0 +1,111 @@
+"""The registered operators themselves: schemas, fake kernels and derivatives, as torch.library checks them."""
+
+import pytest
+import torch
+
+import reprocuda
+
+ops = torch.ops.reprocuda
+CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
+def real(*shape, grad=True, dtype=torch.float32):
+    return torch.randn(shape, dtype=dtype, requires_grad=grad)
+
+
+INDEX = torch.tensor([0, 2, 2])
+PLAN = reprocuda.SegmentPlan.from_index(INDEX, 4)
+SORTED = reprocuda.SegmentPlan.from_sorted(INDEX, 4)
+ELEMENTS = torch.tensor([[0, 1], [2, 1]])
+
+FUNCTIONAL = {
+    "index_add": lambda: (ops.index_add, real(4, 2), 0, INDEX, real(3, 2)),
+    "index_add alpha": lambda: (ops.index_add, real(2, 4), -1, INDEX, real(2, 3), 2.5, 0.0, 1),
+    "index_add complex": lambda: (
+        ops.index_add, real(4, dtype=torch.complex64), 0, INDEX, real(3, dtype=torch.complex64), 2.0, 1.5, 0,
+    ),
+    "index_add half": lambda: (ops.index_add, real(4, dtype=torch.half), 0, INDEX, real(3, dtype=torch.half)),
+    "scatter_add": lambda: (ops.scatter_add, real(4, 2), 0, ELEMENTS, real(3, 2)),
+    "index_put": lambda: (ops.index_put, real(3, 4), [INDEX], [1], real(3, 1)),
+    "index_put two": lambda: (ops.index_put, real(3, 2, 4), [INDEX, INDEX], [0, 2], real(3, 2)),
+    "embedding_dense_backward": lambda: (ops.embedding_dense_backward, real(3, 2), INDEX, 4, 1, False),
+    "segment_plan": lambda: (ops.segment_plan, INDEX, 4),
+    "segment_sum": lambda: (ops.segment_sum, real(3, 2), PLAN.permutation, PLAN.offsets),
+    "segment_sum sorted": lambda: (ops.segment_sum, real(3), None, SORTED.offsets),
+    "index_add_planned": lambda: (
+        ops.index_add_planned, real(4, 2), 0, PLAN.permutation, PLAN.offsets, real(3, 2), 2.0, 0.0, 2,
+    ),
+    "index_select": lambda: (ops.index_select, real(4, 2), 0, INDEX),
+    "gather": lambda: (ops.gather, real(4, 2), 0, ELEMENTS),
+    "index": lambda: (ops.index, real(4, 3), [INDEX, INDEX], [0, 1]),
+    "embedding": lambda: (ops.embedding, real(4, 2), INDEX, 1, True),
+}  # fmt: skip
+
+MUTATING = {
+    "index_add_": lambda: (ops.index_add_, real(4, 2, grad=False), 0, INDEX, real(3, 2, grad=False)),
+    "index_add_out": lambda: (
+        ops.index_add_out, real(4, grad=False), 0, INDEX, real(3, grad=False), 1.0, 0.0, 1, torch.empty(4),
+    ),
+    "scatter_add_": lambda: (ops.scatter_add_, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False)),
+    "scatter_add_out": lambda: (
+        ops.scatter_add_out, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False), torch.empty(4, 2),
+    ),
+    "index_put_": lambda: (ops.index_put_, real(3, 4, grad=False), [INDEX], [1], real(3, 1, grad=False)),
+    "index_add_planned_": lambda: (
+        ops.index_add_planned_, real(4, 2, grad=False), 0, PLAN.permutation, PLAN.offsets, real(3, 2, grad=False),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONAL, *MUTATING])
+def test_opcheck(name):
+    operator, *arguments = {**FUNCTIONAL, **MUTATING}[name]()
+    torch.library.opcheck(operator.default, tuple(arguments), test_utils=CHECKS)
+
+
+def test_every_operator_is_checked():
+    registered = {schema.name.removeprefix("reprocuda::") for schema in torch._C._jit_get_all_schemas()
+                  if schema.name.startswith("reprocuda::")}  # fmt: skip
+    checked = {name.split(" ")[0] for name in [*FUNCTIONAL, *MUTATING]}
+    assert {name for name in registered if not name.startswith("_")} == checked
+
+
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_second_derivatives(name):
+    """The formulas of compiled code, tried in eager mode where gradcheck can reach them."""
+    operator, *arguments = FUNCTIONAL[name]()
+    if name in ("segment_plan", "index_add half"):
+        return
+
+    def precise(x):
+        return x.detach().to(torch.complex128 if x.is_complex() else torch.float64).requires_grad_()
+
+    leaves = [precise(a) for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
+
+    def function(*tensors):
+        remaining = iter(tensors)
+        is_leaf = lambda a: isinstance(a, torch.Tensor) and a.requires_grad  # noqa: E731
+        return operator(*[next(remaining) if is_leaf(a) else a for a in arguments])
+
+    if name != "embedding":  # scaled by frequency and padded: torch's definition, not the derivative
+        torch.autograd.gradcheck(function, leaves)
+    torch.autograd.gradgradcheck(function, leaves)
+
+
+def test_a_functional_operator_never_returns_its_input():
+    x, none = torch.zeros(3), torch.zeros(0, dtype=torch.long)
+    for result in (
+        ops.index_add(x, 0, none, torch.zeros(0)),
+        ops.scatter_add(x, 0, none, torch.zeros(0)),
+        ops.index_put(x, [none], [0], torch.zeros(0)),
+        ops.index_add_planned(x, 0, None, torch.zeros(4, dtype=torch.long), torch.zeros(0)),
+    ):
+        result.add_(1)
+        assert x.tolist() == [0, 0, 0]
+
+
+def test_meta_tensors_have_shapes_and_torchs_errors():
+    x, index = torch.empty(4, 3, device="meta"), torch.empty(2, dtype=torch.long, device="meta")
+    assert reprocuda.index_add(x, 0, index, torch.empty(2, 3, device="meta")).shape == (4, 3)
+    with pytest.raises(RuntimeError):
+        reprocuda.index_add(x, 0, index, torch.empty(2, 2, device="meta"))

@@ -1,0 +1,49 @@
+"""Every public function says its shapes, errors, tier and cost, and shows an example that runs."""
+
+import doctest
+import inspect
+
+import pytest
+
+import reprocuda
+
+PUBLIC = [name for name in reprocuda.__all__ if callable(getattr(reprocuda, name))]
+EXAMPLES = [name for name in PUBLIC if name not in ("CompileWarning", "Status", "SegmentPlan")] + [
+    "SegmentPlan.from_index",
+    "SegmentPlan.from_offsets",
+    "SegmentPlan.from_sorted",
+]
+
+
+def find(name):
+    found = reprocuda
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_runs(name):
+    thing = find(name)
+    examples = doctest.DocTestParser().get_doctest(inspect.getdoc(thing), {}, name, None, 0)
+    assert examples.examples, f"{name} has no example"
+    report = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, out=report.append)
+    assert not report, "".join(report)
+
+
+@pytest.mark.parametrize("operator", reprocuda.registry.values(), ids=lambda operator: operator.name)
+def test_the_docstring_is_complete(operator):
+    text = inspect.getdoc(getattr(reprocuda, operator.name))
+    for section in ("Args:", "Returns:", "Raises:", f"Determinism: {operator.tier}", "Cost:", "Example:"):
+        assert section in text, f"{operator.name} says nothing under {section!r}"
+
+
+def test_the_command_line(capsys):
+    from reprocuda.__main__ import main
+
+    assert main(["status"]) == 0
+    printed = capsys.readouterr().out
+    assert "index_add" in printed and "torch.compile" in printed and "torch:" in printed
+    with pytest.raises(SystemExit):
+        main([])
