@@ -1,13 +1,18 @@
 #include "accumulate.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <limits>
 #include <stdexcept>
 
+#include "bins.h"
 #include "element_keys.h"
+#include "elements.h"
 #include "integers.h"
 #include "outputs.h"
 #include "parallel.h"
+#include "partition.h"
 #include "plan.h"
 #include "rows.h"
 #include "workspace.h"
@@ -33,6 +38,16 @@ auto with_element(Dtype dtype, Function&& function) {
 
 bool fits_int32(int64_t value) { return value < std::numeric_limits<int32_t>::max(); }
 
+// How to solve a problem, and with how many threads at most.
+struct Choice {
+  Algorithm algorithm;
+  int max_workers;
+};
+
+constexpr int kAllWorkers = std::numeric_limits<int>::max();
+constexpr int64_t kMostElementBins = 1 << 16;   // a set of 1 MiB
+constexpr int64_t kSmallElements = 1 << 13;     // below this waking a second thread costs more than it saves
+
 template <class T, class Position, class Index>
 int64_t sum_by_grouping(const Accumulation& problem, const Index* index) {
   const OwnedGrouping<Position> grouping = group_rows<Index, Position>(index, problem.num_rows, problem.num_targets);
@@ -46,6 +61,54 @@ int64_t sum_by_rows(const Accumulation& problem, const Index* index) {
   return sum_by_grouping<T, int64_t>(problem, index);
 }
 
+template <class T, class Index>
+int64_t sum_slices_by_partition(const Accumulation& problem, const Index* index, int max_workers) {
+  if (problem.inner != 1 || problem.mean) throw std::runtime_error("the partition algorithm sums one column, without a mean");
+  for (int64_t slice = 0; slice < problem.outer; ++slice) {
+    const T* const self = static_cast<const T*>(problem.self);
+    const PartitionProblem<T> one{self == nullptr ? nullptr : self + slice * problem.num_targets,
+                                  static_cast<T*>(problem.out) + slice * problem.num_targets,
+                                  problem.num_targets,
+                                  problem.num_rows,
+                                  problem.num_rows,
+                                  problem.alpha,
+                                  exact_is_forced.load(),
+                                  max_workers};
+    const IndexedValues<T, Index> values(index, static_cast<const T*>(problem.src) + slice * problem.num_rows,
+                                         problem.num_targets, problem.ignored_target);
+    const int64_t bad = sum_by_partition(one, values);
+    if (bad >= 0) return bad;
+  }
+  return -1;
+}
+
+template <class Index>
+Choice choose(const Accumulation& problem, const Index* index) {
+  const Algorithm forced = forced_algorithm.load();
+  if (forced != Algorithm::kAuto) return {forced, kAllWorkers};
+  const int64_t elements = problem.outer * problem.num_rows * problem.inner;
+  if (bins_fit(problem) && elements <= kSmallElements && problem.num_targets <= 4 * problem.num_rows) return {Algorithm::kBins, 1};
+  // Sorted input needs no cells, and runs of equal keys would make a cell wait for itself.
+  if (problem.inner == 1 && is_sorted_index(index, problem.num_rows)) return {Algorithm::kRows, kAllWorkers};
+  if (bins_pay(problem)) return {Algorithm::kBins, kAllWorkers};
+  if (problem.inner == 1 && !problem.mean && problem.num_targets <= 8 * problem.num_rows) return {Algorithm::kPartition, kAllWorkers};
+  return {Algorithm::kRows, kAllWorkers};
+}
+
+template <class T, class Index>
+int64_t accumulate_indexed(const Accumulation& problem, const Index* index) {
+  const Choice choice = choose(problem, index);
+  switch (choice.algorithm) {
+    case Algorithm::kBins:
+    case Algorithm::kSmall:
+      if (!bins_fit(problem)) throw std::runtime_error("too many outputs for private bins");
+      return sum_in_bins<T>(problem, index, exact_is_forced.load(), choice.algorithm == Algorithm::kSmall ? 1 : choice.max_workers);
+    case Algorithm::kPartition: return sum_slices_by_partition<T>(problem, index, choice.max_workers);
+    case Algorithm::kFixedPoint: throw std::runtime_error("the fixed-point algorithm exists on CUDA only");
+    default: return sum_by_rows<T>(problem, index);
+  }
+}
+
 template <class T>
 int64_t accumulate_floats(const Accumulation& problem) {
   if (problem.plan != nullptr) {
@@ -57,44 +120,113 @@ int64_t accumulate_floats(const Accumulation& problem) {
     sum_grouped_rows<T>(problem, grouping, exact_is_forced.load());
     return -1;
   }
-  if (problem.index_is_int64) return sum_by_rows<T>(problem, static_cast<const int64_t*>(problem.index));
-  return sum_by_rows<T>(problem, static_cast<const int32_t*>(problem.index));
+  if (problem.index_is_int64) return accumulate_indexed<T>(problem, static_cast<const int64_t*>(problem.index));
+  return accumulate_indexed<T>(problem, static_cast<const int32_t*>(problem.index));
 }
 
-template <class T>
-int64_t accumulate_floats(const ElementAccumulation& problem) {
-  struct Pair {
-    T re, im;
-  };
-  const ElementKeys keys(problem);
+// The element-wise problem as one of rows: keys and values side by side. For few elements and many outputs.
+template <class T, class Key>
+int64_t sum_elements_by_rows(const ElementAccumulation& problem, const ElementKeys& keys) {
   const int64_t bad = keys.first_out_of_range();
   if (bad >= 0) return bad;
-  const int64_t count = problem.num_elements;
-  int64_t* key = nullptr;
-  Pair* value = nullptr;
-  const int64_t inner = problem.complex_pairs ? 2 : 1;
-  const Workspace memory = lease([&](Layout& layout) {
-    key = layout.take<int64_t>(count);
-    value = layout.take<Pair>(count);
-  });
-  T* const values = reinterpret_cast<T*>(value);
-  int64_t e = 0;
-  if (problem.complex_pairs) {
-    keys.for_each<Pair>(0, count, [&](int64_t k, Pair x) { key[e] = k; value[e++] = x; });
-  } else {
-    keys.for_each<T>(0, count, [&](int64_t k, T x) { key[e] = k; values[e++] = x; });
-  }
   Accumulation rows;
   rows.dtype = problem.dtype;
   rows.complex_pairs = problem.complex_pairs;
   rows.out = problem.out;
   rows.self = problem.self;
-  rows.src = value;
-  rows.index = key;
   rows.num_targets = problem.num_out;
-  rows.num_rows = count;
-  rows.inner = inner;
-  return accumulate_floats<T>(rows);
+  rows.num_rows = problem.num_elements;
+  rows.inner = problem.complex_pairs ? 2 : 1;
+  Key* key = nullptr;
+  T* values = nullptr;
+  const Workspace memory = lease([&](Layout& layout) {
+    key = layout.take<Key>(rows.num_rows);
+    values = layout.take<T>(rows.num_rows * rows.inner);
+  });
+  int64_t next = 0;
+  if (problem.complex_pairs) {
+    keys.for_each<std::array<T, 2>>(0, rows.num_rows, [&](int64_t at, std::array<T, 2> pair) {
+      key[next] = static_cast<Key>(at);
+      std::copy_n(pair.data(), 2, values + 2 * next++);
+    });
+  } else {
+    keys.for_each<T>(0, rows.num_rows, [&](int64_t at, T value) {
+      key[next] = static_cast<Key>(at);
+      values[next++] = value;
+    });
+  }
+  rows.src = values;
+  return sum_by_rows<T>(rows, key);
+}
+
+Choice choose(const ElementAccumulation& problem) {
+  const Algorithm forced = forced_algorithm.load();
+  if (forced != Algorithm::kAuto) return {forced, kAllWorkers};
+  const int64_t parts = problem.complex_pairs ? 2 : 1;
+  const int64_t outputs = problem.num_out * parts;
+  const bool fit = outputs <= kMostElementBins;
+  if (fit && problem.num_elements <= kSmallElements && problem.num_out <= 4 * problem.num_elements) return {Algorithm::kBins, 1};
+  if (fit && problem.num_out <= problem.num_elements) return {Algorithm::kBins, kAllWorkers};
+  if (problem.num_out <= 8 * problem.num_elements) return {Algorithm::kPartition, kAllWorkers};
+  return {Algorithm::kRows, kAllWorkers};
+}
+
+// One dimension of reals, all contiguous: the index names the target itself.
+bool is_plain_index(const ElementAccumulation& problem, const ElementKeys& keys) {
+  return !problem.complex_pairs && keys.ndim() == 1 && keys.key_stride() == 0 && keys.index_scale() == 1 && keys.index_stride() == 1 &&
+         keys.src_stride() == 1 && problem.dim_size == problem.num_out;
+}
+
+Accumulation as_rows(const ElementAccumulation& problem) {
+  Accumulation rows;
+  rows.dtype = problem.dtype;
+  rows.complex_pairs = problem.complex_pairs;
+  rows.out = problem.out;
+  rows.self = problem.self;
+  rows.src = problem.src;
+  rows.index = problem.index;
+  rows.index_is_int64 = problem.index_is_int64;
+  rows.num_targets = problem.num_out;
+  rows.num_rows = problem.num_elements;
+  rows.inner = problem.complex_pairs ? 2 : 1;
+  return rows;
+}
+
+template <class T>
+int64_t accumulate_floats(const ElementAccumulation& problem) {
+  const ElementKeys keys(problem);
+  if (is_plain_index(problem, keys)) return accumulate_floats<T>(as_rows(problem));
+  const bool force_exact = exact_is_forced.load();
+  const Choice choice = choose(problem);
+  const int max_workers = choice.algorithm == Algorithm::kSmall ? 1 : choice.max_workers;
+  const bool is_auto = forced_algorithm.load() == Algorithm::kAuto;
+  if ((is_auto || choice.algorithm == Algorithm::kSmall) && are_independent_rows(problem, keys)) {
+    const int64_t bad = keys.first_out_of_range();
+    if (bad < 0) sum_independent_rows<T>(problem, keys, force_exact, max_workers);
+    return bad;
+  }
+  switch (choice.algorithm) {
+    case Algorithm::kBins:
+    case Algorithm::kSmall:
+      if (problem.num_out > kMostElementBins / 2) throw std::runtime_error("too many outputs for private bins");
+      return sum_elements_in_bins<T>(problem, keys, force_exact, max_workers);
+    case Algorithm::kPartition: {
+      const int64_t parts = problem.complex_pairs ? 2 : 1;
+      const PartitionProblem<T> partition{static_cast<const T*>(problem.self),
+                                          static_cast<T*>(problem.out),
+                                          problem.num_out * parts,
+                                          problem.num_elements,
+                                          problem.num_elements * parts,
+                                          Alpha{},
+                                          force_exact,
+                                          max_workers};
+      return sum_by_partition(partition, ElementValues<T>(keys, problem.complex_pairs));
+    }
+    case Algorithm::kFixedPoint: throw std::runtime_error("the fixed-point algorithm exists on CUDA only");
+    default:
+      return fits_int32(problem.num_out) ? sum_elements_by_rows<T, int32_t>(problem, keys)
+                                         : sum_elements_by_rows<T, int64_t>(problem, keys);
+  }
 }
 
 bool has_outputs(const Accumulation& problem) { return problem.outer > 0 && problem.num_targets > 0 && problem.inner > 0; }

@@ -82,6 +82,26 @@ class ElementKeys {
     });
   }
 
+  // Calls visit(key); returns the first element whose index is out of range, where it stops, or -1.
+  template <class Visit>
+  int64_t for_each_key(int64_t begin, int64_t end, Visit&& visit) const {
+    return with_index([&](auto* index) {
+      const uint64_t bound = static_cast<uint64_t>(problem_.dim_size);
+      int64_t bad = -1;
+      for_each_run(begin, end, [&](const Run& run) {
+        for (int64_t i = 0; bad < 0 && i < run.length; ++i) {
+          const int64_t at = index[run.index + i * index_stride()];
+          if (static_cast<uint64_t>(at) >= bound) {
+            bad = run.element + i;
+          } else {
+            visit(run.key + i * key_stride() + at * index_scale_);
+          }
+        }
+      });
+      return bad;
+    });
+  }
+
   // Calls function(const int32_t*) or function(const int64_t*).
   template <class Function>
   auto with_index(Function&& function) const {

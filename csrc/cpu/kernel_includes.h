@@ -14,5 +14,6 @@
 
 #include "../numerics/double_double.h"
 #include "../numerics/interval.h"
+#include "cells_kernel.h"
 #include "exact.h"
 #include "rows_kernel.h"

@@ -12,6 +12,7 @@ inline constexpr int kLanes = 4;
 #include "rows_kernel.inl"
 #include "rows_single.inl"
 #include "rows_entry.inl"
+#include "cells.inl"
 
 }  // namespace reprocuda::cpu::avx2
 #pragma GCC pop_options

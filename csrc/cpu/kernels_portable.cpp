@@ -9,5 +9,6 @@ inline constexpr int kLanes = 2;
 #include "rows_kernel.inl"
 #include "rows_single.inl"
 #include "rows_entry.inl"
+#include "cells.inl"
 
 }  // namespace reprocuda::cpu::portable

@@ -151,6 +151,11 @@ struct IntervalLanes {
     high = high + other.high;
     negated_low = negated_low + other.negated_low;
   }
+  // Lanes that are not empty any more.
+  Ints<L> touched() const {
+    return ((Ints<L>)high != static_cast<int64_t>(kSignBit)) | ((Ints<L>)negated_low != static_cast<int64_t>(kSignBit));
+  }
+  void zero_where(Ints<L> mask) { high = (Doubles<L>)((Ints<L>)high & ~mask); }
   void divide(int64_t count) {
     const Doubles<L> divisor = broadcast<L>(static_cast<double>(count));
     high = high / divisor;
@@ -246,6 +251,9 @@ struct CompensatedLanes {
     residual = residual + other.residual;
     scaled = scaled + other.scaled;
   }
+  // An error of -0 is a mark: no addition leaves it behind.
+  Ints<L> touched() const { return (Ints<L>)error != static_cast<int64_t>(kSignBit); }
+  void zero_where(Ints<L> mask) { sum = (Doubles<L>)((Ints<L>)sum & ~mask); }
   void divide(int64_t) {}
   // Conservative: the ends are pushed apart by more than the rounding of these few operations can take back.
   bool store_certified(double* to) const {
@@ -282,3 +290,15 @@ struct LanesOf<double, L> {
 };
 template <class T, int L>
 using Lanes = typename LanesOf<T, L>::type;
+
+// Adds alpha * row for L columns that start at a real part. A complex product is four real ones, each a contribution.
+template <class T, int L>
+inline void add_contributions(Lanes<T, L>& sum, const T* row, const Alpha& alpha, bool complex_pairs) {
+  const Doubles<L> x = load<L>(row);
+  if (alpha.is_one) return sum.add(x);
+  sum.add_product(broadcast<L>(alpha.real), x);
+  if (!complex_pairs) return;
+  Doubles<L> crossed = broadcast<L>(alpha.imag);
+  for (int lane = 0; lane < L; lane += 2) crossed[lane] = -alpha.imag;
+  sum.add_product(crossed, swap_pairs<L>(x));
+}

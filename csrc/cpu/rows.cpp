@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "exact.h"
-#include "isa.h"
 #include "outputs.h"
 #include "parallel.h"
-#include "rounding_mode.h"
+#include "select_kernels.h"
 #include "workspace.h"
 
 namespace reprocuda::cpu {
@@ -25,25 +24,11 @@ constexpr int64_t kElementsPerWorker = 1 << 15;   // less is not worth a thread
 constexpr int64_t kLanePadding = 8;               // vectors round columns up
 constexpr int64_t kParallelExactRows = 1 << 14;
 
-template <class T>
-constexpr RoundingMode kRoundingMode = std::is_same_v<T, double> ? RoundingMode::kNearest : RoundingMode::kUpward;
-
-template <class T, class Position>
-RowsKernels<T, Position> select_kernels() {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::rows_kernels<T, Position>();
-    case Isa::kAvx2: return avx2::rows_kernels<T, Position>();
-#endif
-    default: return portable::rows_kernels<T, Position>();
-  }
-}
-
 template <class T, class Position>
 class RowsDriver {
  public:
   RowsDriver(const Accumulation& problem, const Grouping<Position>& grouping, bool force_exact)
-      : problem_(problem), grouping_(grouping), force_exact_(force_exact), kernels_(select_kernels<T, Position>()) {
+      : problem_(problem), grouping_(grouping), force_exact_(force_exact), kernels_(select_kernels([](auto isa) { return isa.template rows<T, Position>(); })) {
     const int64_t elements = problem.outer * (grouping.num_rows + grouping.num_segments) * problem.inner;
     workers_ = workers_for(elements, kElementsPerWorker);
     plan_tiles();

@@ -178,18 +178,12 @@ class RowSums {
     }
   }
 
-  // A complex product is four real ones, each a contribution of its own.
   template <bool kWeighted>
   void add_row(Sum& sum, const T* source) const {
-    if constexpr (!kWeighted) {
-      sum.add(load<L>(source));
+    if constexpr (kWeighted) {
+      add_contributions<T, L>(sum, source, job_.alpha, job_.complex_pairs);
     } else {
-      sum.add_product(broadcast<L>(job_.alpha.real), load<L>(source));
-      if (!job_.complex_pairs) return;
-      // Tiles and blocks start at a real part.
-      Doubles<L> crossed = broadcast<L>(job_.alpha.imag);
-      for (int lane = 0; lane < L; lane += 2) crossed[lane] = -job_.alpha.imag;
-      sum.add_product(crossed, swap_pairs<L>(load<L>(source)));
+      sum.add(load<L>(source));
     }
   }
 

@@ -94,7 +94,10 @@ class SingleColumnSums {
   bool finish(Sum sum, int64_t target, int64_t count) const {
     const int64_t divisor = job_.mean ? count : 1;
     if (divisor != 1) sum.divide(divisor);
-    return !job_.force_exact && sum.certify_lane(0, divisor, job_.out + target);
+    T result;  // not in place: the exact fallback still needs `self`
+    if (job_.force_exact || !sum.certify_lane(0, divisor, &result)) return false;
+    job_.out[target] = result;
+    return true;
   }
 
   const RowsJob<T, Position>& job_;

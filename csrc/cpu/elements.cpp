@@ -1,0 +1,192 @@
+#include "elements.h"
+
+#include <algorithm>
+
+#include "exact_scan.h"
+#include "outputs.h"
+#include "parallel.h"
+#include "partition.h"
+#include "select_kernels.h"
+#include "workspace.h"
+
+namespace reprocuda::cpu {
+namespace {
+
+constexpr int64_t kElementsPerWorker = 1 << 14;
+constexpr int64_t kOutputsPerTask = 1 << 11;
+constexpr int64_t kMostRowTargets = 1 << 14;   // cells of a row stay in the second-level cache
+constexpr int64_t kSetsBytes = int64_t{12} << 20;
+constexpr int64_t kBatch = 512;                // elements between two calls of a kernel
+
+template <class T>
+int64_t set_doubles(int64_t targets) {
+  return static_cast<int64_t>(round_up(targets * kStateDoubles<T>, 8)) + 8 * kStateDoubles<T> + 24;
+}
+
+template <class T>
+CellKernels<T> kernels() {
+  return select_kernels([](auto isa) { return isa.template cells<T>(); });
+}
+
+// Cells for all outputs, one set a worker, filled batch by batch.
+template <class T>
+class ElementBins {
+ public:
+  ElementBins(const ElementAccumulation& problem, const ElementKeys& keys, bool force_exact, int max_workers)
+      : problem_(problem), source_(keys, problem.complex_pairs), force_exact_(force_exact), kernels_(kernels<T>()) {
+    outputs_ = problem.num_out * (problem.complex_pairs ? 2 : 1);
+    doubles_ = set_doubles<T>(outputs_);
+    const int64_t most = kSetsBytes / (doubles_ * static_cast<int64_t>(sizeof(double)));
+    workers_ = std::min(workers_for(problem.num_elements, kElementsPerWorker), max_workers);
+    workers_ = static_cast<int>(std::clamp<int64_t>(most, 1, workers_));
+  }
+
+  int64_t run() {
+    const int64_t tasks = (outputs_ + kOutputsPerTask - 1) / kOutputsPerTask;
+    int32_t* flagged = nullptr;
+    int64_t* num_flagged = nullptr;
+    const Workspace memory = lease([&](Layout& layout) {
+      sets_ = layout.take<double>(workers_ * doubles_);
+      flagged = layout.take<int32_t>(outputs_);
+      num_flagged = layout.take<int64_t>(tasks);
+    });
+    FirstPosition bad;
+    run_tasks(workers_, workers_, [&](int, int64_t part) {
+      const RoundingScope scope(kRoundingMode<T>);
+      kernels_.clear(sets_ + part * doubles_, doubles_);
+      const int64_t begin = part_begin(problem_.num_elements, workers_, part);
+      const int64_t end = part_begin(problem_.num_elements, workers_, part + 1);
+      const int64_t stopped = source_.for_each_key(begin, end, [](int64_t) {});
+      stopped >= 0 ? bad.note(stopped) : add(sets_ + part * doubles_, begin, end);
+    });
+    if (bad.found()) return bad.get();
+    const FinishJob<T> job{sets_, workers_, doubles_, static_cast<const T*>(problem_.self), static_cast<T*>(problem_.out),
+                           nullptr, 1, force_exact_};
+    run_tasks(tasks == 1 ? 1 : workers_, tasks, [&](int, int64_t task) {
+      const RoundingScope scope(kRoundingMode<T>);
+      const int64_t first = task * kOutputsPerTask;
+      num_flagged[task] = kernels_.finish(job, first, std::min(outputs_, first + kOutputsPerTask), flagged + first);
+    });
+    int64_t total = 0;
+    for (int64_t task = 0; task < tasks; ++task) {
+      std::copy_n(flagged + task * kOutputsPerTask, num_flagged[task], flagged + total);
+      total += num_flagged[task];
+    }
+    if (total > 0) sum_uncertified(flagged, total);
+    return -1;
+  }
+
+ private:
+  void add(double* cells, int64_t begin, int64_t end) const {
+    Entry<T> batch[kBatch];
+    int64_t filled = 0;
+    source_.for_each(begin, end, [&](int64_t key, T value) {
+      batch[filled++] = {static_cast<uint32_t>(key), value};
+      if (filled < kBatch) return;
+      kernels_.add_entries(cells, batch, filled, Alpha{});
+      filled = 0;
+    });
+    kernels_.add_entries(cells, batch, filled, Alpha{});
+  }
+
+  void sum_uncertified(const int32_t* flagged, int64_t count) const {
+    const ExactMemory memory(outputs_, 1);
+    const UncertifiedOutputs<T> outputs{static_cast<const T*>(problem_.self), static_cast<T*>(problem_.out), nullptr, 1,
+                                        outputs_, flagged, count};
+    sum_exactly(outputs, Alpha{}, false, problem_.num_elements, workers_, memory.share(0),
+                [&](int64_t begin, int64_t end, auto&& visit) {
+                  source_.for_each(begin, end, [&](int64_t key, T value) { visit(key, &value, 0); });
+                });
+  }
+
+  const ElementAccumulation& problem_;
+  ElementValues<T> source_;
+  bool force_exact_;
+  CellKernels<T> kernels_;
+  int64_t outputs_;
+  int64_t doubles_;
+  int workers_;
+  double* sets_ = nullptr;
+};
+
+}  // namespace
+
+bool are_independent_rows(const ElementAccumulation& problem, const ElementKeys& keys) {
+  if (problem.complex_pairs || keys.index_scale() != 1 || keys.key_stride() != 0 || keys.src_stride() != 1) return false;
+  if (keys.index_stride() != 1 || problem.dim_size > kMostRowTargets) return false;
+  // Filling and rounding the cells must not outweigh the additions.
+  const int64_t length = keys.size(keys.ndim() - 1);
+  return length >= problem.dim_size / 4 && problem.num_elements / length > 1;
+}
+
+template <class T>
+void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys& keys, bool force_exact, int max_workers) {
+  const int64_t targets = problem.dim_size;
+  const int64_t length = keys.size(keys.ndim() - 1);
+  const int64_t num_rows = problem.num_elements / length;
+  const int64_t doubles = set_doubles<T>(targets);
+  const int workers = std::min(workers_for(problem.num_elements, kElementsPerWorker), max_workers);
+  const int64_t per_task = std::max<int64_t>(1, kElementsPerWorker / 4 / (length + targets));
+  const int64_t tasks = (num_rows + per_task - 1) / per_task;
+  const CellKernels<T> kernel = kernels<T>();
+  double* sets = nullptr;
+  int32_t* flagged = nullptr;
+  int64_t* num_flagged = nullptr;
+  const Workspace memory = lease([&](Layout& layout) {
+    sets = layout.take<double>(workers * doubles);
+    flagged = layout.take<int32_t>(num_rows * targets);
+    num_flagged = layout.take<int64_t>(num_rows);
+  });
+  // Outputs that no row covers: the index may be smaller than `out` in the other dimensions.
+  if (num_rows * targets != problem.num_out) {
+    fill_untouched(problem.out, problem.self, problem.num_out * dtype_size(problem.dtype));
+  }
+  const T* const src = static_cast<const T*>(problem.src);
+  const T* const self = static_cast<const T*>(problem.self);
+  T* const out = static_cast<T*>(problem.out);
+  // Calls each(worker, row, run) for all rows.
+  const auto for_each_row = [&](auto&& each) {
+    run_tasks(workers, tasks, [&](int worker, int64_t task) {
+      const int64_t end = std::min(num_rows, (task + 1) * per_task);
+      keys.for_each_run(task * per_task * length, end * length,
+                        [&](const ElementKeys::Run& run) { each(worker, run.element / length, run); });
+    });
+  };
+  keys.with_index([&](auto* index) {
+    for_each_row([&](int worker, int64_t row, const ElementKeys::Run& run) {
+      const RoundingScope scope(kRoundingMode<T>);
+      const CellsJob<T> job{sets + worker * doubles, targets, 1, Alpha{}, false, nullptr, 0};
+      kernel.clear(job.cells, targets * kStateDoubles<T>);
+      kernel.add_rows(job, index + run.index, src + run.src, 0, length);
+      const FinishJob<T> finish{job.cells, 1, doubles, self == nullptr ? nullptr : self + run.key, out + run.key, nullptr, 1,
+                                force_exact};
+      num_flagged[row] = kernel.finish(finish, 0, targets, flagged + row * targets);
+    });
+    if (std::all_of(num_flagged, num_flagged + num_rows, [](int64_t count) { return count == 0; })) return;
+    const ExactMemory exact(targets, workers);
+    for_each_row([&](int worker, int64_t row, const ElementKeys::Run& run) {
+      if (num_flagged[row] == 0) return;
+      const UncertifiedOutputs<T> outputs{self == nullptr ? nullptr : self + run.key, out + run.key, nullptr, 1, targets,
+                                          flagged + row * targets, num_flagged[row]};
+      sum_exactly(outputs, Alpha{}, false, length, 1, exact.share(worker), [&](int64_t begin, int64_t end, auto&& visit) {
+        for (int64_t i = begin; i < end; ++i) visit(index[run.index + i], src + run.src + i, 0);
+      });
+    });
+  });
+}
+
+template <class T>
+int64_t sum_elements_in_bins(const ElementAccumulation& problem, const ElementKeys& keys, bool force_exact, int max_workers) {
+  return ElementBins<T>(problem, keys, force_exact, max_workers).run();
+}
+
+template void sum_independent_rows<float>(const ElementAccumulation&, const ElementKeys&, bool, int);
+template void sum_independent_rows<double>(const ElementAccumulation&, const ElementKeys&, bool, int);
+template void sum_independent_rows<Half>(const ElementAccumulation&, const ElementKeys&, bool, int);
+template void sum_independent_rows<BFloat16>(const ElementAccumulation&, const ElementKeys&, bool, int);
+template int64_t sum_elements_in_bins<float>(const ElementAccumulation&, const ElementKeys&, bool, int);
+template int64_t sum_elements_in_bins<double>(const ElementAccumulation&, const ElementKeys&, bool, int);
+template int64_t sum_elements_in_bins<Half>(const ElementAccumulation&, const ElementKeys&, bool, int);
+template int64_t sum_elements_in_bins<BFloat16>(const ElementAccumulation&, const ElementKeys&, bool, int);
+
+}  // namespace reprocuda::cpu
