@@ -1,0 +1,87 @@
+"""The benchmark measures right results only, and says so about the others."""
+
+import dataclasses
+import functools
+import json
+import math
+import random
+import struct
+from fractions import Fraction
+
+import pytest
+import torch
+
+from benchmarks.__main__ import run_case
+from benchmarks.cases import ALL_NAN, FORCED_EXACT, OURS, EmbeddingBackward, IndexAdd, ScatterAdd
+from benchmarks.exactness import exact_sum, round_once
+from benchmarks.readme import measured, rewritten
+from benchmarks.report import draw, markdown
+
+
+def nearest_float32(value: Fraction) -> float:
+    """By search among the neighbours of a first guess: slow, and nothing like the code under test."""
+    guess = struct.unpack("f", struct.pack("f", float(value)))[0]
+    neighbours = [guess]
+    for direction in (math.inf, -math.inf):
+        step = torch.nextafter(torch.tensor(guess), torch.tensor(direction))
+        neighbours.append(step.item())
+    return min(neighbours, key=lambda x: (abs(Fraction(x) - value), struct.unpack("I", struct.pack("f", x))[0] & 1))
+
+
+def test_the_judge_rounds_once():
+    rng = random.Random(5)
+    for _ in range(2000):
+        exponents = [rng.choice([-150, -140, -20, 0, 20]) + rng.randint(-20, 20) for _ in range(rng.randint(1, 4))]
+        numbers = torch.tensor([rng.gauss(0, 1) * 2.0**exponent for exponent in exponents])
+        right = nearest_float32(sum(map(Fraction, numbers.tolist())))
+        assert round_once(exact_sum(numbers.tolist()), torch.float32) == right
+
+
+@pytest.mark.parametrize("family", [IndexAdd, ScatterAdd, EmbeddingBackward])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_every_family_is_right_and_timed(family, dtype):
+    rows = run_case(family(3000, 3, 40, dtype=dtype), "cpu", [1, 2], repeats=2)
+    assert [row["wrong"] for row in rows] == [""] * len(rows)
+    assert all(row["milliseconds"]["median"] > 0 for row in rows)
+    assert all(row["share_right"] == 1.0 for row in rows if row["contestant"] in (OURS, FORCED_EXACT))
+    if family is IndexAdd:
+        assert ALL_NAN in [row["contestant"] for row in rows]
+
+
+class OneBitOff(IndexAdd):
+    """Our operator, but for the last bit of one output in four."""
+
+    def contestants(self, problem):
+        def wrong(out, src):
+            torch.ops.reprocuda.index_add_(out, 0, problem.index, src)
+            out[::4] = torch.nextafter(out[::4], torch.tensor(math.inf))
+            return out
+
+        right = super().contestants(problem)[0]
+        return [right, self.contestant(problem, OURS, wrong, promise="exact")]
+
+
+def test_a_wrong_result_is_not_timed():
+    right, wrong = run_case(OneBitOff(3000, 3, 40), "cpu", [1], repeats=2)
+    assert right["milliseconds"] is not None
+    assert wrong["milliseconds"] is None
+    assert wrong["ratios"] == {}
+    assert "sampled outputs are right" in wrong["wrong"]
+
+
+def test_reports_say_what_was_measured(tmp_path):
+    goals = {1: {(OURS, "index_add_"): 1e9, (ALL_NAN, OURS): 0.0}}
+    make_rows = functools.partial(run_case, device="cpu", thread_counts=[1], repeats=2)
+    rows = make_rows(dataclasses.replace(IndexAdd(3000, 3, 40), goals=goals)) + make_rows(EmbeddingBackward(3000, 3, 40))
+    document = {"device": "cpu", "machine": "a machine", "torch": torch.__version__, "date": "today", "repeats": 2}
+    document["overhead_microseconds"] = {"cost when on": 1.25, "cost when off": 0.75}
+    document = json.loads(json.dumps({**document, "rows": rows}))
+    table = markdown(document)
+    assert "(goal 1e+09: met)" in table
+    assert "(goal 0: MISSED)" in table
+    draw(tmp_path / "cpu.png", document)
+    assert (tmp_path / "cpu.png").stat().st_size > 5_000
+    readme = "before\n<!-- measured: begin (python -m benchmarks.readme) -->\nold\n<!-- measured: end -->\nafter\n"
+    assert measured(document) in rewritten(readme, document)
+    assert rewritten(readme, document).startswith("before\n")
+    assert rewritten(readme, document).endswith("after\n")
