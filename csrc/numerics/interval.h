@@ -18,14 +18,13 @@
 
 namespace reprocuda {
 
-// Why zeros need care: an exact cancellation leaves lo = -0 and hi = +0, which is an exact zero and certified by its
-// magnitudes. Otherwise a zero end stands for "an exact zero that is not all -0", whose result is +0: with lo = 0 < hi every
-// candidate rounds to +0 as soon as hi does, and with lo < 0 = hi both -0 and +0 are possible, so nothing is certified.
+// Why zeros need care: an end that is zero stands for an exact zero, whose result is +0 unless every contribution is -0, and
+// then both ends are zero and hi has the sign. So an exact cancellation, lo = -0 and hi = +0, is certified; with lo = 0 < hi
+// every candidate rounds to +0 as soon as hi does; with lo < 0 = hi both -0 and +0 are possible, and nothing is certified.
 template <class T>
 REPROCUDA_HD bool certify(double lo, double hi, T* result) {
   *result = round_to<T>(hi);
   if (bits_of(lo) == bits_of(hi)) return true;
-  if (is_zero(lo) && is_zero(hi)) return true;
   const T low = is_zero(lo) ? zero<T>(false) : round_to<T>(lo);
   const T high = is_zero(hi) ? zero<T>(false) : *result;
   return bits_of(low) == bits_of(high);

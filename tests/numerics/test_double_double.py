@@ -42,6 +42,22 @@ def test_products_are_exact_or_refused(kind: str, scale: float):
         assert certified.all() or kind != "normal" or scale not in (1.0, 1e-140)
 
 
+def test_error_terms_below_the_last_subnormal_are_refused():
+    # Two products of which only the rounding errors survive: where fp64 cannot hold those, their sum is a unit off.
+    rng = np.random.default_rng(14)
+    size = 20_000
+    exponent = rng.integers(-1080, -960, (size, 1))
+    factors = 1 + rng.random((size, 4))
+    factors[:, 2:] = np.ldexp(factors[:, 2:], exponent)
+    products = factors[:, :2] * factors[:, 2:]
+    values = np.column_stack([factors[:, 2:], -products])
+    weights = np.column_stack([factors[:, :2], np.ones((size, 2))])
+    certified, bits = numerics.compensated_sum(values, weights)
+    want = oracle.exact_sum(values, weights=weights)
+    np.testing.assert_array_equal(bits[certified], want[certified])
+    assert certified[(np.abs(products) > 2.0**-968).all(axis=1)].mean() > 0.95
+
+
 def test_infinities_are_contributions_or_nothing():
     largest = np.finfo(np.float64).max
     inf, nan = math.inf, math.nan
