@@ -35,27 +35,27 @@ struct ExactQueue {
   }
 };
 
-template <class Team, class T>
-__device__ void write_exactly(const SegmentProblem& problem, int64_t slice_index, int columns_per_lane, int64_t target,
-                              int in_tile) {
-  const Slice slice(problem, slice_index, columns_per_lane);
+template <class T>
+__attribute__((noinline)) __device__ void write_exactly(const SegmentProblem& problem, int columns_per_lane, int64_t target,
+                                                        int in_tile, Team team) {
+  const Slice slice(problem, blockIdx.x % problem.num_slices, columns_per_lane);
   const int64_t begin = problem.offsets[target];
   const int64_t end = problem.offsets[target + 1];
   const int64_t column = slice.first_column + in_tile;
   const int64_t at = (slice.first_target + target) * problem.inner + column;
   const T* self = problem.self == nullptr ? nullptr : static_cast<const T*>(problem.self) + at;
   const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner;
-  const T result = sum_exactly<Team>(Column<T>{problem, src, self, column}, begin, end, problem.mean ? end - begin : 1);
-  if (Team::rank() == 0) static_cast<T*>(problem.out)[at] = result;
+  const T result = sum_exactly(Column<T>{problem, src, self, column}, begin, end, problem.mean ? end - begin : 1, team);
+  if (team.rank() == 0) static_cast<T*>(problem.out)[at] = result;
 }
 
-// Out of line and with few arguments, all by value, so that the loop that may call it keeps its registers.
+// Leaves the sum of a long segment to the queue, and does any other at once.
 template <class T>
-__attribute__((noinline)) __device__ void write_exactly_later(const SegmentProblem& problem, ExactQueue& queue,
-                                                              int columns_per_lane, int64_t target, int in_tile) {
+__device__ __forceinline__ void write_exactly_later(const SegmentProblem& problem, ExactQueue& queue, int columns_per_lane,
+                                                    int64_t target, int in_tile) {
   const int64_t length = problem.offsets[target + 1] - problem.offsets[target];
   if (length >= ExactQueue::kLongSegment && queue.push(target, in_tile)) return;
-  write_exactly<LaneTeam, T>(problem, blockIdx.x % problem.num_slices, columns_per_lane, target, in_tile);
+  write_exactly<T>(problem, columns_per_lane, target, in_tile, Team{false});
 }
 
 template <class T, int kColumns>
@@ -98,7 +98,8 @@ struct SegmentLane {
   __device__ __forceinline__ const T* self() const { return static_cast<const T*>(problem.self); }
 
   __device__ __forceinline__ void add_self(Sum<T> (&sums)[kColumns], int64_t target) const {
-    if (problem.self == nullptr) return;
+    // Lanes beyond the last column would read what another thread writes when `out` is `self`.
+    if (problem.self == nullptr || !active) return;
     add(sums, load<T, kColumns>(self() + place_of(target)));
   }
 
@@ -359,7 +360,7 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
     __syncthreads();
     const int queued = queue.count < ExactQueue::kCapacity ? queue.count : ExactQueue::kCapacity;
     for (int i = thread / 32; i < queued; i += kSegmentThreads / 32) {
-      write_exactly<WarpTeam, T>(problem, slice_index, kColumns, queue.targets[i], queue.columns[i]);
+      write_exactly<T>(problem, kColumns, queue.targets[i], queue.columns[i], Team{true});
     }
   }
 }
