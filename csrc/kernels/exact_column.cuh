@@ -41,9 +41,37 @@ struct Survey {
   uint32_t flags = 0;
 };
 
+// What the terms touch; visit(add) calls add(weight, x) for each.
+template <class T, class Visit>
+__device__ __forceinline__ Survey survey_terms(Visit&& visit) {
+  static_assert(kNumLimbs<T> <= 32 * kWindow, "a bit for each window");
+  Survey result;
+  visit([&](double weight, double x) {
+    result.flags |= ExactTerms<T>::split(weight, x, [&](int limb, int64_t amount) {
+      if (amount != 0) result.windows |= 1u << (limb / kWindow);
+    });
+  });
+  return result;
+}
+
+// Limbs first .. first + kWindow - 1 of their sum.
+template <class T, class Visit>
+__device__ __forceinline__ void sum_window_of_terms(Visit&& visit, int first, int64_t (&limbs)[kWindow]) {
+#pragma unroll
+  for (int k = 0; k < kWindow; ++k) limbs[k] = 0;
+  visit([&](double weight, double x) {
+    ExactTerms<T>::split(weight, x, [&](int limb, int64_t amount) {
+#pragma unroll
+      for (int k = 0; k < kWindow; ++k) limbs[k] += limb == first + k ? amount : 0;
+    });
+  });
+}
+
 // The contributions to one output.
 template <class T>
 struct Column {
+  using Element = T;
+
   const SegmentProblem& problem;
   const T* src;      // [num_rows, inner]
   const T* self;     // the element of self, or nullptr
@@ -70,67 +98,52 @@ struct Column {
   }
 
   __device__ Survey survey(int64_t begin, int64_t end, int rank, int size) const {
-    static_assert(kNumLimbs<T> <= 32 * kWindow, "a bit for each window");
-    Survey result;
-    visit(begin, end, rank, size, [&](double weight, double x) {
-      result.flags |= ExactTerms<T>::split(weight, x, [&](int limb, int64_t amount) {
-        if (amount != 0) result.windows |= 1u << (limb / kWindow);
-      });
-    });
-    return result;
+    return survey_terms<T>([&](auto&& add) { visit(begin, end, rank, size, add); });
   }
 
-  // Limbs first .. first + kWindow - 1 of the sum.
   __device__ void sum_window(int64_t begin, int64_t end, int rank, int size, int first, int64_t (&limbs)[kWindow]) const {
-#pragma unroll
-    for (int k = 0; k < kWindow; ++k) limbs[k] = 0;
-    visit(begin, end, rank, size, [&](double weight, double x) {
-      ExactTerms<T>::split(weight, x, [&](int limb, int64_t amount) {
-#pragma unroll
-        for (int k = 0; k < kWindow; ++k) limbs[k] += limb == first + k ? amount : 0;
-      });
-    });
+    sum_window_of_terms<T>([&](auto&& add) { visit(begin, end, rank, size, add); }, first, limbs);
   }
 };
 
-struct LaneTeam {
-  static constexpr int kSize = 1;
-  static __device__ __forceinline__ int rank() { return 0; }
-  static __device__ __forceinline__ uint32_t any(uint32_t bits) { return bits; }
-  static __device__ __forceinline__ int64_t sum(int64_t value) { return value; }
-};
+// Who shares the rows of a sum: one lane, or all lanes of a warp, who then all know every result.
+struct Team {
+  bool is_warp;
 
-// All lanes of a warp; every result is known to all of them.
-struct WarpTeam {
-  static constexpr int kSize = 32;
-  static __device__ __forceinline__ int rank() { return static_cast<int>(threadIdx.x % 32); }
-  static __device__ __forceinline__ uint32_t any(uint32_t bits) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) bits |= __shfl_xor_sync(0xffffffffu, bits, step);
+  __device__ __forceinline__ int size() const { return is_warp ? 32 : 1; }
+  __device__ __forceinline__ int rank() const { return is_warp ? static_cast<int>(threadIdx.x % 32) : 0; }
+
+  __device__ __forceinline__ uint32_t any(uint32_t bits) const {
+    for (int step = size() / 2; step > 0; step /= 2) bits |= __shfl_xor_sync(0xffffffffu, bits, step);
     return bits;
   }
-  static __device__ __forceinline__ int64_t sum(int64_t value) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  __device__ __forceinline__ int64_t sum(int64_t value) const {
+    for (int step = size() / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
     return value;
   }
 };
 
-// The column's exact sum over rows [begin, end), divided by `count`; a team's lanes share the rows. Fewer than 2^29 rows.
-template <class Team, class T>
-__attribute__((noinline)) __device__ T sum_exactly(const Column<T>& column, int64_t begin, int64_t end, int64_t count) {
-  const int rank = Team::rank();
-  Survey survey = column.survey(begin, end, rank, Team::kSize);
-  survey.windows = Team::any(survey.windows);
-  survey.flags = Team::any(survey.flags);
+// The column's exact sum over rows [begin, end), divided by `count`. Fewer than 2^29 rows.
+template <class T>
+__attribute__((noinline)) __device__ T sum_exactly(const Column<T>& column, int64_t begin, int64_t end, int64_t count,
+                                                   Team team) {
+  Survey survey = column.survey(begin, end, team.rank(), team.size());
+  survey.windows = team.any(survey.windows);
+  survey.flags = team.any(survey.flags);
   LimbScan scan;
+#pragma unroll 1
   for (int first = 0; first < kNumLimbs<T>; first += kWindow) {
     const bool touched = ((survey.windows >> (first / kWindow)) & 1) != 0;
     if (!touched && !scan.carrying()) continue;
     int64_t limbs[kWindow] = {};
-    if (touched) column.sum_window(begin, end, rank, Team::kSize, first, limbs);
+    if (touched) {
+      int64_t window[kWindow];
+      column.sum_window(begin, end, team.rank(), team.size(), first, window);
 #pragma unroll
-    for (int k = 0; k < kWindow; ++k) scan.push(first + k, Team::sum(limbs[k]));
+      for (int k = 0; k < kWindow; ++k) limbs[k] = window[k];
+    }
+#pragma unroll 1
+    for (int k = 0; k < kWindow; ++k) scan.push(first + k, team.sum(limbs[k]));
   }
   constexpr int kPushed = (kNumLimbs<T> + kWindow - 1) / kWindow * kWindow;
   return scan.template round<T, typename ExactTerms<T>::Format>(kPushed, survey.flags, count);
