@@ -56,4 +56,4 @@ def check_range_now(op: str, index: Tensor, lower: int, upper: int) -> None:
     if bad.any():
         position = int(bad.to(torch.uint8).argmax())
         value = int(index.flatten()[position])
-        raise IndexError(f"{op}(): index {value} at position {position} is out of bounds for size {upper}")
+        raise IndexError(f"{op}(): index {value} is out of bounds for size {upper}, at position {position}")

@@ -12,16 +12,19 @@ import torch
 from torch import Tensor
 
 
+def _tensors(arguments: tuple) -> list[Tensor]:
+    parts = [part for a in arguments for part in (a if isinstance(a, (list, tuple)) else (a,))]
+    return [part for part in parts if isinstance(part, Tensor)]
+
+
 def _shares_storage(written: Tensor, arguments: tuple) -> bool:
     storage = written.untyped_storage().data_ptr()
-    tensors = [
-        part for argument in arguments for part in (argument if isinstance(argument, (list, tuple)) else (argument,))
-    ]
-    return any(isinstance(t, Tensor) and t.numel() and t.untyped_storage().data_ptr() == storage for t in tensors)
+    return any(t.numel() and t.untyped_storage().data_ptr() == storage for t in _tensors(arguments))
 
 
-def _order_free(tensor: Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex())
+def _order_free(base: Tensor, arguments: tuple) -> bool:
+    """Integers, whose sums know no order; or nothing to add at all."""
+    return not (base.is_floating_point() or base.is_complex()) or any(t.numel() == 0 for t in _tensors(arguments))
 
 
 def _refusal(op: str, reason: ValueError) -> RuntimeError:
@@ -46,7 +49,7 @@ def judge(
         RuntimeError: torch accepts what we cannot sum exactly. It is never left to torch silently.
     """
     result = native(base, *args, **kwargs)
-    if strict or not _order_free(base):
+    if strict or not _order_free(base, args):
         raise _refusal(op, reason) from None
     return result
 

@@ -88,8 +88,8 @@ def _list(title: str, items: tuple[str, ...]) -> str:
 def _torch_lists() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The two lists in the documentation of torch.use_deterministic_algorithms, which follow the running version."""
     text = torch.use_deterministic_algorithms.__doc__ or ""
-    sections = re.split(r"The following[^\n]*?operations will ", text)
-    deterministic = next((s for s in sections[1:] if s.startswith("act deterministically")), "")
+    sections = re.split(r"The following[^\n]*?operations will\s+", text)
+    deterministic = next((s for s in sections[1:] if s.startswith("act")), "")
     raising = next((s for s in sections[1:] if s.startswith("throw")), "")
     return _items(deterministic), _items(raising)
 

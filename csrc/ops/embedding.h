@@ -37,8 +37,8 @@ Tensor embedding_dense_backward(const Tensor& grad_output, const Tensor& indices
   problem.ignored_target = padding_idx;
   const int64_t bad = Backend::accumulate(problem, out);
   if (bad >= 0) {
-    raise<std::out_of_range>(op, "(): index ", index_value(indices, bad), " at position ", bad,
-                             " is out of bounds for a table of ", num_weights, " rows");
+    raise<std::out_of_range>(op, "(): index ", index_value(indices, bad), " is out of bounds for a table of ", num_weights,
+                             " rows, at position ", bad);
   }
   return out;
 }

@@ -19,8 +19,8 @@ inline constexpr const char* kIndexAddSchemas[] = {
                                                   int64_t size, bool as_index_error) {
   const int64_t value = index_value(index, position);
   const auto raise_as = [&]<class Error>(std::type_identity<Error>) {
-    raise<Error>(op, "(): index ", value, " at position ", position, " is out of bounds for dimension ", dim, " with size ",
-                 size);
+    raise<Error>(op, "(): index ", value, " is out of bounds for dimension ", dim, " with size ", size, ", at position ",
+                 position);
   };
   if (as_index_error) {
     raise_as(std::type_identity<std::out_of_range>{});

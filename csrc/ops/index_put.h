@@ -104,8 +104,9 @@ inline IndexLinearization make_linearization(const std::vector<Tensor>& indices,
                                          const char* op) {
   for (size_t k = 0; k < indices.size(); ++k) {
     const int64_t value = index_value(expand(indices[k], shape, op), position);
-    check<std::out_of_range>(value >= -dim_sizes[k] && value < dim_sizes[k], op, "(): index ", value, " at position ",
-                             position, " is out of bounds for dimension ", dims[k], " with size ", dim_sizes[k]);
+    check<std::out_of_range>(value >= -dim_sizes[k] && value < dim_sizes[k], op, "(): index ", value,
+                             " is out of bounds for dimension ", dims[k], " with size ", dim_sizes[k], ", at position ",
+                             position);
   }
   raise<std::out_of_range>(op, "(): an index is out of bounds at position ", position);
 }

@@ -146,8 +146,8 @@ void scatter_add_into(Target target, int64_t dim, const Tensor& index, const Ten
   const int64_t bad = names_whole_rows(out, dim, index) ? scatter_add_rows<Backend>(target, type, dim, index, src)
                                                         : scatter_add_elements<Backend>(target, type, dim, index, src, op);
   if (bad >= 0) {
-    raise<std::runtime_error>(op, "(): index ", index_value(index, bad), " at position ", bad,
-                              " is out of bounds for dimension ", dim, " with size ", out.dim() == 0 ? 1 : out.size(dim));
+    raise<std::runtime_error>(op, "(): index ", index_value(index, bad), " is out of bounds for dimension ", dim,
+                              " with size ", out.dim() == 0 ? 1 : out.size(dim), ", at position ", bad);
   }
   target.commit();
 }

@@ -124,9 +124,7 @@ def test_nothing_is_written_before_a_bad_index_is_reported(rows, features):
         lambda t: reprocuda.index_put_(t, (index.clamp(min=-20),), source, True),
     ):
         target = torch.zeros(20, features)
-        with pytest.raises(
-            (IndexError, RuntimeError), match=rf"index 20 at position {(rows - 2)}|index 20 at position"
-        ):
+        with pytest.raises((IndexError, RuntimeError), match=r"index 20 is out of bounds"):
             add_(target)
         assert not target.any()
 

@@ -94,7 +94,7 @@ def test_bad_groupings_are_refused(make):
 
 @pytest.mark.parametrize("bad", [3, -1, 2**40])
 def test_an_index_out_of_range(bad):
-    with pytest.raises(IndexError, match=rf"index {bad} at position 1"):
+    with pytest.raises(IndexError, match=rf"index {bad} .* at position 1"):
         SegmentPlan.from_index(torch.tensor([0, bad]), 3)
 
 

@@ -1,0 +1,100 @@
+"""PyTorch's own samples and error inputs for these operators, with enable(), forward and backward, on the CPU."""
+
+import pytest
+import torch
+
+import reprocuda
+
+pytest.importorskip("expecttest")  # torch's testing package needs it
+from torch.testing._internal.common_methods_invocations import op_db
+
+NAMES = {
+    "index_add", "index_put", "scatter_add", "gather", "index_select", "take_along_dim", "nn.functional.embedding",
+    "__getitem__",
+}  # fmt: skip
+OPERATORS = {op.name: op for op in op_db if op.name in NAMES and not op.variant_test_name}
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+def variants(op):
+    yield "function", op.get_op()
+    if op.get_method() is not None:
+        yield "method", op.get_method()
+    if op.get_inplace() is not None:
+        yield "in place", op.get_inplace()
+
+
+def doubled(value):
+    """The same arguments in double precision, to compare values with."""
+    if isinstance(value, torch.Tensor):
+        wide = torch.complex128 if value.is_complex() else torch.float64
+        return value.detach().to(wide) if value.is_floating_point() or value.is_complex() else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(doubled(part) for part in value)
+    return {k: doubled(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def samples(op, dtype, requires_grad):
+    return list(op.sample_inputs("cpu", dtype, requires_grad=requires_grad))
+
+
+def run(variant, call, sample, change=lambda value: value):
+    x = change(sample.input)
+    return call(x.clone() if variant == "in place" else x, *change(sample.args), **change(sample.kwargs))
+
+
+def test_all_of_them_are_found():
+    assert set(OPERATORS) == NAMES
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_samples_forward(name):
+    op = OPERATORS[name]
+    for dtype in sorted(op.supported_dtypes("cpu"), key=str):
+        for sample in samples(op, dtype, False):
+            for variant, call in variants(op):
+                want = run(variant, call, sample)
+                with reprocuda.enabled():
+                    got = run(variant, call, sample)
+                where = f"{name} {variant} {dtype} {sample}"
+                assert got.dtype == want.dtype and got.shape == want.shape, where
+                if dtype.is_floating_point or dtype.is_complex:
+                    exact = run(variant, call, sample, doubled)
+                    torch.testing.assert_close(got, exact.to(dtype), equal_nan=True, rtol=2e-3, atol=1e-2, msg=where)
+                else:
+                    assert torch.equal(got, want), where
+
+
+def gradients(op, sample):
+    arguments = [sample.input, *sample.args, *sample.kwargs.values()]
+    leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
+    result = op.get_op()(sample.input, *sample.args, **sample.kwargs)
+    seed = torch.linspace(-1, 1, result.numel(), dtype=torch.float64).reshape(result.shape).to(result.dtype)
+    return torch.autograd.grad(result, leaves, seed, allow_unused=True, create_graph=True)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_samples_backward(name):
+    op = OPERATORS[name]
+    for dtype in (torch.float64, torch.complex128):
+        if dtype not in op.supported_backward_dtypes("cpu"):
+            continue
+        for sample in samples(op, dtype, True):
+            want = gradients(op, sample)
+            with reprocuda.enabled():
+                got = gradients(op, sample)
+            for mine, torchs in zip(got, want, strict=True):
+                if torchs is not None:
+                    torch.testing.assert_close(mine, torchs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(n for n in NAMES if OPERATORS[n].error_inputs_func is not None))
+def test_error_inputs(name):
+    op = OPERATORS[name]
+    for error in op.error_inputs("cpu"):
+        sample = error.sample_input
+        with reprocuda.enabled(), pytest.raises(error.error_type, match=error.error_regex):
+            op.get_op()(sample.input, *sample.args, **sample.kwargs)
