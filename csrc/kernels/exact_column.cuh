@@ -124,9 +124,11 @@ struct Team {
 };
 
 // The column's exact sum over rows [begin, end), divided by `count`. Fewer than 2^29 rows.
-template <class T>
-__attribute__((noinline)) __device__ T sum_exactly(const Column<T>& column, int64_t begin, int64_t end, int64_t count,
-                                                   Team team) {
+// A Column, or anything else with an Element, a survey and a sum_window.
+template <class AnyColumn>
+__attribute__((noinline)) __device__ typename AnyColumn::Element sum_exactly(const AnyColumn& column, int64_t begin,
+                                                                            int64_t end, int64_t count, Team team) {
+  using T = typename AnyColumn::Element;
   Survey survey = column.survey(begin, end, team.rank(), team.size());
   survey.windows = team.any(survey.windows);
   survey.flags = team.any(survey.flags);
