@@ -56,7 +56,7 @@ void RaceDetector::access(uintptr_t address, size_t bytes, AccessKind kind, uint
   const uint32_t generation = shared ? clock.generation() : launch_generation_;
   const uint32_t block_clock = num_blocks_ > kMaxBlocks ? 0 : fences_[clock.block()] + 1;
   const Access now{clock.block(), thread, clock.epoch(), clock.lane_clock(thread), block_clock,
-                   static_cast<uint32_t>(code - block.job().module_base)};
+                   static_cast<uint32_t>(code - block.job().module_base), kind >= AccessKind::kAtomicRead};
   const auto visit = [&](Cell& cell, uintptr_t where, bool own) {
     if (cell.generation != generation) {
       if (!own) return;
@@ -98,9 +98,11 @@ void RaceDetector::check(const Cell& cell, const Access& now, AccessKind kind, u
     if (before.thread != kNobody && !ordered(before, now)) report(before, did, now, kind, address, shared);
   };
   against(cell.write, "written");
-  if (kind != AccessKind::kAtomic) against(cell.atomic, "updated atomically");
-  if (kind == AccessKind::kRead) return;
-  for (const Access& read : cell.reads) against(read, "read");
+  if (!now.atomic) against(cell.atomic, "updated atomically");
+  if (kind == AccessKind::kRead || kind == AccessKind::kAtomicRead) return;
+  for (const Access& read : cell.reads) {
+    if (!(now.atomic && read.atomic)) against(read, "read");
+  }
 }
 
 void RaceDetector::mark(Cell& cell, const Access& now, AccessKind kind) const {
@@ -117,7 +119,7 @@ void RaceDetector::mark(Cell& cell, const Access& now, AccessKind kind) const {
 
 void RaceDetector::report(const Access& before, const char* did, const Access& now, AccessKind kind, uintptr_t address,
                           bool shared) const {
-  constexpr const char* kDoes[] = {"reads", "writes", "atomically updates"};
+  constexpr const char* kDoes[] = {"reads", "writes", "atomically reads", "atomically updates"};
   char text[256];
   std::snprintf(text, sizeof text,
                 "a race on %s memory at %#zx: thread %u of block %u %s what thread %u of block %u has %s, with nothing to "
@@ -146,31 +148,26 @@ using reprocuda::emulation::AccessKind;
 using reprocuda::emulation::judge;
 using reprocuda::emulation::tracking_accesses;
 
-#define REPROCUDA_ACCESS_HOOKS(bytes)                                                            \
-  void __tsan_read##bytes(void* p) {                                                             \
-    if (tracking_accesses) judge(p, bytes, AccessKind::kRead, __builtin_return_address(0));      \
-  }                                                                                              \
-  void __tsan_write##bytes(void* p) {                                                            \
-    if (tracking_accesses) judge(p, bytes, AccessKind::kWrite, __builtin_return_address(0));     \
-  }                                                                                              \
-  void __tsan_unaligned_read##bytes(void* p) {                                                   \
-    if (tracking_accesses) judge(p, bytes, AccessKind::kRead, __builtin_return_address(0));      \
-  }                                                                                              \
-  void __tsan_unaligned_write##bytes(void* p) {                                                  \
-    if (tracking_accesses) judge(p, bytes, AccessKind::kWrite, __builtin_return_address(0));     \
-  }                                                                                              \
-  void __tsan_volatile_read##bytes(void* p) {                                                    \
-    if (tracking_accesses) judge(p, bytes, AccessKind::kRead, __builtin_return_address(0));      \
-  }                                                                                              \
-  void __tsan_volatile_write##bytes(void* p) {                                                   \
-    if (tracking_accesses) judge(p, bytes, AccessKind::kWrite, __builtin_return_address(0));     \
+#define REPROCUDA_ACCESS_HOOK(name, bytes, kind)                                    \
+  void __tsan_##name##bytes(void* p) {                                              \
+    if (tracking_accesses) judge(p, bytes, kind, __builtin_return_address(0));      \
   }
+#define REPROCUDA_ACCESS_HOOKS(bytes)                                               \
+  REPROCUDA_ACCESS_HOOK(read, bytes, AccessKind::kRead)                             \
+  REPROCUDA_ACCESS_HOOK(write, bytes, AccessKind::kWrite)                           \
+  REPROCUDA_ACCESS_HOOK(unaligned_read, bytes, AccessKind::kRead)                   \
+  REPROCUDA_ACCESS_HOOK(unaligned_write, bytes, AccessKind::kWrite)                 \
+  REPROCUDA_ACCESS_HOOK(volatile_read, bytes, AccessKind::kAtomicRead)              \
+  REPROCUDA_ACCESS_HOOK(volatile_write, bytes, AccessKind::kAtomic)                 \
+  REPROCUDA_ACCESS_HOOK(unaligned_volatile_read, bytes, AccessKind::kAtomicRead)    \
+  REPROCUDA_ACCESS_HOOK(unaligned_volatile_write, bytes, AccessKind::kAtomic)
 REPROCUDA_ACCESS_HOOKS(1)
 REPROCUDA_ACCESS_HOOKS(2)
 REPROCUDA_ACCESS_HOOKS(4)
 REPROCUDA_ACCESS_HOOKS(8)
 REPROCUDA_ACCESS_HOOKS(16)
 #undef REPROCUDA_ACCESS_HOOKS
+#undef REPROCUDA_ACCESS_HOOK
 
 void __tsan_read_range(void* p, size_t bytes) {
   if (tracking_accesses) judge(p, bytes, AccessKind::kRead, __builtin_return_address(0));

@@ -8,6 +8,7 @@
 //   - in one block, by a __syncthreads between them, or, in one warp, by collectives that name both lanes;
 //   - across blocks, by a __threadfence after the first, then an atomic of that block, then an atomic on the same address by
 //     the other block.
+// A volatile access counts as a relaxed atomic, as in PTX: never torn, but it orders nothing.
 // Best effort: a fence counts for its whole block, and of many readers only the last two are remembered.
 #pragma once
 
@@ -24,7 +25,7 @@ namespace reprocuda::emulation {
 // True while kernel code runs, false inside the emulator: accesses are judged only then.
 extern bool tracking_accesses;
 
-enum class AccessKind : uint8_t { kRead, kWrite, kAtomic };
+enum class AccessKind : uint8_t { kRead, kWrite, kAtomicRead, kAtomic };
 
 // The order that one block's threads have established among themselves.
 class BlockClock {
@@ -106,6 +107,7 @@ class RaceDetector {
     uint32_t lane_clock = 0;
     uint32_t block_clock = 0;
     uint32_t code = 0;  // offset of the instruction in its module
+    bool atomic = false;
   };
   struct Cell {
     uint32_t generation = 0;

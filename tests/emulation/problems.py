@@ -93,13 +93,17 @@ class RowProblem:
 
     @classmethod
     def random(
-        cls, dtype: str, kind: str = "normal", *, rows: int, targets: int, inner: int = 1, outer: int = 1, seed: int = 0,
-        with_initial: bool = True, index: np.ndarray | None = None, index_type: type = np.int64, **more: Any,
+        cls, dtype: str, kind: str = "normal", *, rows: int, targets: int, inner: int = 1, outer: int = 1,
+        with_initial: bool = True, seed: int = 0, index: np.ndarray | None = None, index_type: type = np.int64,
+        **more: Any,
     ) -> RowProblem:  # fmt: skip
         rng = np.random.default_rng([seed, rows, targets, inner, outer, *dtype.encode(), *kind.encode()])
         width = outer * inner
         src = random_bits(rng, dtype, kind, (rows, width)).reshape(rows, outer, inner).swapaxes(0, 1)
         initial = random_bits(rng, dtype, kind, (targets, width)).reshape(targets, outer, inner).swapaxes(0, 1)
+        if more.get("alpha") is not None and dtype != "float64":
+            real, imag, integer = more["alpha"]
+            more["alpha"] = (float(np.float32(real)), float(np.float32(imag)), integer)
         if index is None:
             index = rng.integers(0, targets, rows) if targets else np.zeros(rows)
         return cls(

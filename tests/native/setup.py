@@ -25,6 +25,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get(
 
 INSTRUMENTED = [
     "-fsanitize=thread",
+    "--param=tsan-distinguish-volatile=1",
     "-fno-tree-loop-distribute-patterns",  # a loop that became memset would go unseen
 ]
 

@@ -1,0 +1,118 @@
+"""Every kernel, under hundreds of schedules, gives one bit pattern, and it is the exact one."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import reprocuda_emulation as emulation
+
+from tests.emulation.problems import ElementProblem, Problem, RowProblem
+
+KERNELS = Path(__file__).resolve().parents[2] / "csrc" / "kernels"
+SCHEDULES_PER_KERNEL = 200
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A problem and how to solve it."""
+
+    problem: Problem
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def rows(dtype: str, kind: str, algorithm: str, *, rows=700, targets=7, inner=3, exact=False, **more) -> Scene:
+    problem = RowProblem.random(dtype, kind, rows=rows, targets=targets, inner=inner, **more)
+    return Scene(problem, {"algorithm": algorithm, "force_exact": exact})
+
+
+def elements(dtype: str, kind: str, algorithm: str, *, exact=False, **more) -> Scene:
+    problem = ElementProblem.random(dtype, kind, shape=(40, 12), out_shape=(9, 12), dim=0, **more)
+    return Scene(problem, {"algorithm": algorithm, "force_exact": exact})
+
+
+def float_scenes(algorithm: str, **more) -> list[Scene]:
+    """Each float once as it comes and once by way of the fallback, which also takes what no filter certifies."""
+    return [
+        rows("float32", "normal", algorithm, **more),
+        rows("bfloat16", "lognormal", algorithm, **more),
+        rows("float16", "specials", algorithm, **more),
+        rows("float64", "ties", algorithm, **more),
+        rows("float32", "any_finite", algorithm, **more),
+        rows("float64", "cancelling", algorithm, **more),
+        rows("float32", "zeros_and_ones", algorithm, exact=True, **more),
+        rows("bfloat16", "any_finite", algorithm, exact=True, **more),
+        rows("float16", "normal", algorithm, exact=True, **more),
+        rows("float64", "any_finite", algorithm, exact=True, **more),
+        rows("float32", "lognormal", algorithm, alpha=(0.7, 0.3, 1), pairs=True, **{**more, "inner": 4}),
+        rows("float32", "cancelling", algorithm, mean=True, with_initial=False, **more),
+    ]
+
+
+def integer_scenes(algorithm: str, **more) -> list[Scene]:
+    return [rows(dtype, "normal", algorithm, **more) for dtype in ("int32", "bool", "int64", "uint8")]
+
+
+SCENES: dict[str, list[Scene]] = {
+    "row_pairs_kernel": integer_scenes("rows"),
+    "element_pairs_kernel": [elements("float32", "lognormal", "rows"), elements("int16", "normal", "rows")],
+    "offsets_kernel": [rows("float32", "normal", "rows", rows=500, targets=900, inner=1)],
+    "reduce_segments_kernel": [*float_scenes("rows", rows=200, targets=20), *integer_scenes("rows")],
+    "reduce_split_segments_kernel": float_scenes("rows", rows=2200, targets=3),
+    "fixed_point_prepare": [elements("float32", "any_finite", "fixed_point")],
+    "fixed_point_accumulate": float_scenes("fixed_point"),
+    "fixed_point_finish": [
+        *float_scenes("fixed_point", rows=500, targets=90),
+        elements("float32", "any_finite", "fixed_point", exact=True),
+        elements("float64", "specials", "fixed_point", pairs=True),
+    ],
+    "bins_accumulate": float_scenes("bins"),
+    "bins_finish": [*float_scenes("bins", rows=300, targets=30), elements("float32", "specials", "bins", exact=True)],
+    "integer_accumulate": integer_scenes("fixed_point"),
+    "integer_finish": integer_scenes("fixed_point", rows=300, targets=400),
+}
+
+
+def kernels_in_source() -> set[str]:
+    text = "".join(path.read_text() for path in KERNELS.glob("*.cuh"))
+    return set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(", text))
+
+
+def test_no_kernel_is_left_out():
+    assert kernels_in_source() - {"linearize_kernel"} == set(SCENES)
+
+
+@pytest.mark.parametrize("kernel", SCENES)
+def test_one_bit_pattern_whatever_the_schedule(kernel):
+    emulation.reset_launch_counts()
+    scenes = SCENES[kernel]
+    seeds = -(-SCHEDULES_PER_KERNEL // len(scenes))
+    for number, scene in enumerate(scenes):
+        wanted = scene.problem.answer()
+        for seed in range(number * seeds, (number + 1) * seeds):
+            emulation.set_options(seed=seed)
+            got = scene.problem.run(num_sms=1 + seed % 3, **scene.options)
+            np.testing.assert_array_equal(got, wanted, err_msg=f"scene {number}, seed {seed}")
+    emulation.set_options()
+    assert emulation.launch_counts()[kernel] >= SCHEDULES_PER_KERNEL
+
+
+def test_linearize_under_schedules():
+    rng = np.random.default_rng(0)
+    shape, dim_sizes, multipliers = (6, 50), (9, 1000), (4000, 2)
+    row = rng.integers(-9, 9, (6, 1))
+    column = rng.integers(-1000, 1000, (1, 50)).astype(np.int32)
+    wanted = np.where(row < 0, row + 9, row) * 4000 + np.where(column < 0, column + 1000, column) * 2
+    for seed in range(SCHEDULES_PER_KERNEL):
+        emulation.set_options(seed=seed)
+        got = emulation.linearize([row, column], [[1, 0], [0, 1]], dim_sizes, multipliers, shape)
+        np.testing.assert_array_equal(got, wanted.reshape(-1))
+    emulation.set_options()
+
+
+@pytest.mark.parametrize("bad", [9, -10])
+def test_linearize_names_an_index_out_of_range(bad):
+    with pytest.raises(emulation.KernelError, match=f"index {bad} at position 2 is out of bounds"):
+        emulation.linearize([np.array([1, 2, bad, 3])], [[1]], [9], [1], [4])
