@@ -33,9 +33,10 @@ template <class T>
 __attribute__((noinline)) __device__ void block_limbs(const Column<T>& column, int64_t begin, int64_t end, unsigned long long* limbs,
                                          uint32_t* flags) {
   const int thread = static_cast<int>(threadIdx.x);
+  const Team team{true};
   Survey survey = column.survey(begin, end, thread, kSegmentThreads);
-  survey.windows = WarpTeam::any(survey.windows);
-  survey.flags = WarpTeam::any(survey.flags);
+  survey.windows = team.any(survey.windows);
+  survey.flags = team.any(survey.flags);
   if (thread % 32 == 0) atomicOr(flags, survey.flags);
   for (int first = 0; first < kNumLimbs<T>; first += kWindow) {
     if (((survey.windows >> (first / kWindow)) & 1) == 0) continue;
@@ -43,7 +44,7 @@ __attribute__((noinline)) __device__ void block_limbs(const Column<T>& column, i
     column.sum_window(begin, end, thread, kSegmentThreads, first, window);
 #pragma unroll
     for (int k = 0; k < kWindow; ++k) {
-      const int64_t sum = WarpTeam::sum(window[k]);
+      const int64_t sum = team.sum(window[k]);
       // Two's complement: adding the bits adds the signed values.
       if (thread % 32 == k && first + k < kNumLimbs<T>) {
         atomicAdd(&limbs[first + k], static_cast<unsigned long long>(sum));
@@ -69,13 +70,14 @@ __attribute__((noinline)) __device__ T round_pooled(const SegmentProblem& proble
       low += limb & 0xffffffff;
       high += limb >> 32;
     }
+#pragma unroll 1
     for (int k = 0; k < 32; ++k) {
       const int64_t limb_low = __shfl_sync(0xffffffffu, low, k);
       const int64_t limb_high = __shfl_sync(0xffffffffu, high, k);
       if (first + k < kNumLimbs<T>) scan.push(first + k, limb_low, limb_high);
     }
   }
-  return scan.template round<T, typename ExactTerms<T>::Format>(kNumLimbs<T>, WarpTeam::any(flags), count);
+  return scan.template round<T, typename ExactTerms<T>::Format>(kNumLimbs<T>, Team{true}.any(flags), count);
 }
 
 template <class T, int kColumns>
@@ -187,6 +189,7 @@ __global__ void __launch_bounds__(kSegmentThreads)
         }
       } else if (thread == 0) {
         LimbScan scan;
+#pragma unroll 1
         for (int k = 0; k < kNumLimbs<T>; ++k) scan.push(k, static_cast<int64_t>(limbs[k]));
         out[column] = scan.template round<T, typename ExactTerms<T>::Format>(kNumLimbs<T>, flags, count);
       }

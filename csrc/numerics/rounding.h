@@ -70,7 +70,18 @@ REPROCUDA_HD T round_to(double value) {
     return value;
   } else {
 #ifdef __CUDA_ARCH__
-    if constexpr (F::kFractionBits == FloatFormat<float>::kFractionBits) return __double2float_rn(value);
+    if constexpr (F::kFractionBits == FloatFormat<float>::kFractionBits) {
+      return __double2float_rn(value);
+    } else if constexpr (F::kFractionBits == FloatFormat<Half>::kFractionBits) {
+      uint16_t rounded;
+      asm("cvt.rn.f16.f64 %0, %1;" : "=h"(rounded) : "d"(value));
+      return from_bits<T>(rounded);
+    } else if constexpr (F::kFractionBits == FloatFormat<BFloat16>::kFractionBits) {
+      // To odd first: a last bit that tells of what was cut off keeps the second rounding right.
+      const float towards_zero = __double2float_rz(value);
+      const uint32_t odd = bits_of(towards_zero) | (static_cast<double>(towards_zero) != value ? 1 : 0);
+      return from_bits<T>((odd + 0x7fff + ((odd >> 16) & 1)) >> 16);
+    }
 #endif
     constexpr int kDropped = D::kFractionBits - F::kFractionBits;
     constexpr uint64_t kRebias = static_cast<uint64_t>(D::kBias - F::kBias) << F::kFractionBits;
