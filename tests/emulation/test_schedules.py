@@ -70,6 +70,12 @@ SCENES: dict[str, list[Scene]] = {
     ],
     "bins_accumulate": float_scenes("bins"),
     "bins_finish": [*float_scenes("bins", rows=300, targets=30), elements("float32", "specials", "bins", exact=True)],
+    "small_accumulate": [
+        *float_scenes("small"),
+        *integer_scenes("small"),
+        elements("float32", "any_finite", "small"),
+        elements("float64", "specials", "small", pairs=True),
+    ],
     "integer_accumulate": integer_scenes("fixed_point"),
     "integer_finish": integer_scenes("fixed_point", rows=300, targets=400),
 }
