@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "../kernels/grouping.cuh"
+#include "dispatch.h"
 #include "sort.h"
 
 namespace reprocuda::cuda {
@@ -76,6 +77,11 @@ int64_t last_source_offset(const ElementAccumulation& problem) {
   return problem.complex_pairs ? 2 * offset + 1 : offset;
 }
 
+uint32_t narrow_row_bytes(int64_t num_sources, int64_t inner, Dtype dtype) {
+  const bool is_narrow = num_sources <= UINT32_MAX && inner <= UINT32_MAX / 8;
+  return is_narrow ? static_cast<uint32_t>(inner * element_size(dtype)) : 0;
+}
+
 }  // namespace
 
 void build_plan(const void* index, bool index_is_int64, int64_t num_rows, int64_t num_targets, int64_t* permutation,
@@ -101,7 +107,7 @@ void accumulate(const Accumulation& problem, const Context& context) {
   segments.weight = {problem.alpha.is_one, problem.complex_pairs && !problem.alpha.is_one,
                      problem.alpha.is_one ? 1.0 : problem.alpha.real, problem.alpha.imag,
                      static_cast<uint64_t>(problem.alpha.integer)};
-  segments.is_narrow = problem.num_rows <= UINT32_MAX && problem.inner <= UINT32_MAX;
+  segments.row_bytes = narrow_row_bytes(problem.num_rows, problem.inner, problem.dtype);
   segments.mean = problem.mean;
   segments.force_exact = exact_is_forced();
   if (problem.plan != nullptr) {
@@ -133,7 +139,7 @@ void accumulate(const ElementAccumulation& problem, const Context& context) {
   segments.weight = {true, false, 1.0, 0.0, 1};
   segments.force_exact = exact_is_forced();
   const int64_t num_sources = keys.count == 0 ? 0 : std::max(keys.count, last_source_offset(problem) + 1);
-  segments.is_narrow = num_sources <= UINT32_MAX;
+  segments.row_bytes = narrow_row_bytes(num_sources, 1, problem.dtype);
   with_word(num_sources, keys.num_outputs, [&]<class Word>() {
     use(segments, group<Word>(keys.count, keys.num_outputs, nullptr, nullptr, context, [&](Word* words, Word* sources) {
       launch(element_pairs_kernel<Word>, static_cast<unsigned>(grid_for(keys.count, context)), kGroupingThreads, 0,

@@ -84,7 +84,7 @@ struct Column {
     // Kept small: these loops seldom run, but every kernel carries them.
 #pragma unroll 1
     for (int64_t i = begin + rank; i < end; i += size) {
-      const int64_t at = row_offset(problem, source_row(problem, i)) + column;
+      const int64_t at = source_row(problem, i) * problem.inner + column;
       double weight = problem.weight.real;
       double x = to_double(src[at]);
 #pragma unroll 1

@@ -25,7 +25,7 @@ struct SegmentProblem {
   int64_t inner;
   int64_t ignored_target;    // -1: none
   Weight weight;
-  bool is_narrow;            // source rows and inner fit 32 bits
+  uint32_t row_bytes;        // bytes of a source row, if they and every row number fit 32 bits; else 0
   bool mean;
   bool force_exact;
 
@@ -53,26 +53,42 @@ __device__ __forceinline__ int64_t source_row(const SegmentProblem& problem, int
 template <int kCount>
 __device__ __forceinline__ void source_rows(const SegmentProblem& problem, int64_t position, int count,
                                             int64_t (&rows)[kCount]) {
-  const int last = count - 1;
+  const auto gather = [&](const auto* permutation) {
+    if (count == kCount) {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) rows[j] = __ldg(permutation + j);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) rows[j] = __ldg(permutation + (j < count ? j : count - 1));
+    }
+  };
   if (problem.permutation == nullptr) {
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) rows[j] = position + (j < last ? j : last);
+    for (int j = 0; j < kCount; ++j) rows[j] = position + (j < count ? j : count - 1);
   } else if (problem.permutation_bytes == 4) {
-    const uint32_t* permutation = static_cast<const uint32_t*>(problem.permutation) + position;
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) rows[j] = __ldg(permutation + (j < last ? j : last));
+    gather(static_cast<const uint32_t*>(problem.permutation) + position);
   } else {
-    const int64_t* permutation = static_cast<const int64_t*>(problem.permutation) + position;
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) rows[j] = __ldg(permutation + (j < last ? j : last));
+    gather(static_cast<const int64_t*>(problem.permutation) + position);
   }
 }
 
-// Where a source row begins: one multiplication of 32 bits where that serves.
-__device__ __forceinline__ int64_t row_offset(const SegmentProblem& problem, int64_t row) {
-  return problem.is_narrow ? static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(row)) *
-                                                  static_cast<uint32_t>(problem.inner))
-                           : row * problem.inner;
+// The pack at the start of each of the rows, whose first one begins at `first`: one multiplication of 32 bits for an address
+// where that serves.
+template <class T, int kColumns, int kCount>
+__device__ __forceinline__ void load_rows(const SegmentProblem& problem, const T* first, const int64_t (&rows)[kCount],
+                                          Pack<T, kColumns> (&values)[kCount]) {
+  const uint32_t row_bytes = problem.row_bytes;
+  if (row_bytes != 0) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(first);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const uint64_t offset = static_cast<uint64_t>(static_cast<uint32_t>(rows[j])) * row_bytes;
+      values[j] = load_constant<T, kColumns>(reinterpret_cast<const T*>(bytes + offset));
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) values[j] = load_constant<T, kColumns>(first + rows[j] * problem.inner);
+  }
 }
 
 // Which part of the arrays a block works on: the columns of one tile, the rows and targets of one `outer`, the latter two

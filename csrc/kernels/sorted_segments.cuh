@@ -15,23 +15,22 @@
 
 namespace reprocuda {
 
-// Outputs that the walkers leave for whole warps to sum exactly: long segments, of which one lane would take too long.
+// Outputs whose sums did not prove their rounding. The block sums them exactly when all walkers have stopped, be it because
+// they are through or because the queue is full. Targets are counted from the first one of the unit.
 struct ExactQueue {
-  static constexpr int kCapacity = 96;
-  static constexpr int64_t kLongSegment = 64;
+  static constexpr int kCapacity = 4 * kSegmentThreads;  // whatever one target of every walker can leave
+  static constexpr int kNothing = -1;
 
-  int count;
-  int columns[kCapacity];
-  int64_t targets[kCapacity];
+  int count;  // may exceed the capacity by what did not fit
+  int targets[kCapacity];
+  uint8_t columns[kCapacity];
 
-  __device__ bool push(int64_t target, int in_tile) {
-    // Once full it stays full, and its count moves by less than one a thread.
-    if (*static_cast<volatile int*>(&count) >= kCapacity) return false;
-    const int slot = atomicAdd(&count, 1);
-    if (slot >= kCapacity) return false;
-    targets[slot] = target;
-    columns[slot] = in_tile;
-    return true;
+  // Room for `wanted` outputs, or -1 if the queue is full.
+  __device__ __forceinline__ int reserve(int wanted) {
+    const int slot = atomicAdd(&count, wanted);
+    if (slot + wanted <= kCapacity) return slot;
+    for (int i = slot; i < kCapacity; ++i) targets[i] = kNothing;
+    return -1;
   }
 };
 
@@ -49,13 +48,25 @@ __attribute__((noinline)) __device__ void write_exactly(const SegmentProblem& pr
   if (team.rank() == 0) static_cast<T*>(problem.out)[at] = result;
 }
 
-// Leaves the sum of a long segment to the queue, and does any other at once.
+// Called by the whole block between barriers: threads share out the short segments, warps the long ones.
 template <class T>
-__device__ __forceinline__ void write_exactly_later(const SegmentProblem& problem, ExactQueue& queue, int columns_per_lane,
-                                                    int64_t target, int in_tile) {
-  const int64_t length = problem.offsets[target + 1] - problem.offsets[target];
-  if (length >= ExactQueue::kLongSegment && queue.push(target, in_tile)) return;
-  write_exactly<T>(problem, columns_per_lane, target, in_tile, Team{false});
+__device__ __forceinline__ void write_queued(const SegmentProblem& problem, const ExactQueue& queue, int columns_per_lane,
+                                             int64_t first_target) {
+  constexpr int64_t kLongSegment = 64;
+  const int queued = queue.count < ExactQueue::kCapacity ? queue.count : ExactQueue::kCapacity;
+#pragma unroll 1
+  for (int by_warp = 0; by_warp < 2; ++by_warp) {
+    const int step = by_warp != 0 ? kSegmentThreads / 32 : kSegmentThreads;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x) / (kSegmentThreads / step); i < queued; i += step) {
+      if (queue.targets[i] == ExactQueue::kNothing) continue;
+      const int64_t target = first_target + queue.targets[i];
+      const bool is_long = problem.offsets[target + 1] - problem.offsets[target] >= kLongSegment;
+      if (is_long == (by_warp != 0)) {
+        write_exactly<T>(problem, columns_per_lane, target, queue.columns[i], Team{by_warp != 0});
+      }
+    }
+  }
 }
 
 template <class T, int kColumns>
@@ -77,13 +88,14 @@ struct SegmentLane {
 
   const SegmentProblem& problem;
   ExactQueue& queue;
-  int64_t first_target;  // of this outer, counted over all
+  const int64_t& unit_target;  // the first target of the unit
+  int64_t first_target;        // of this outer, counted over all
   int64_t column;
   int in_tile;
   bool active;
 
-  __device__ SegmentLane(const SegmentProblem& problem, const Slice& slice, ExactQueue& queue)
-      : problem(problem), queue(queue), first_target(slice.first_target) {
+  __device__ SegmentLane(const SegmentProblem& problem, const Slice& slice, ExactQueue& queue, const int64_t& unit_target)
+      : problem(problem), queue(queue), unit_target(unit_target), first_target(slice.first_target) {
     in_tile = (static_cast<int>(threadIdx.x) & (problem.lanes - 1)) * kColumns;
     column = slice.first_column + in_tile;
     active = column < problem.inner;
@@ -97,10 +109,10 @@ struct SegmentLane {
   __device__ __forceinline__ T* out() const { return static_cast<T*>(problem.out); }
   __device__ __forceinline__ const T* self() const { return static_cast<const T*>(problem.self); }
 
-  __device__ __forceinline__ void add_self(Sum<T> (&sums)[kColumns], int64_t target) const {
-    // Lanes beyond the last column would read what another thread writes when `out` is `self`.
-    if (problem.self == nullptr || !active) return;
-    add(sums, load<T, kColumns>(self() + place_of(target)));
+  // Only for a target that this thread writes: lanes beyond the last column must not read what others write.
+  __device__ __forceinline__ bool has_self() const { return problem.self != nullptr && active; }
+  __device__ __forceinline__ Values load_self(int64_t target) const {
+    return load<T, kColumns>(self() + place_of(target));
   }
 
   // A target without contributions.
@@ -109,117 +121,116 @@ struct SegmentLane {
     Values values;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) values.values[c] = positive_zero<T>();
-    if (problem.self != nullptr) values = load<T, kColumns>(self() + place_of(target));
+    if (problem.self != nullptr) values = load_self(target);
     store<T, kColumns>(out() + place_of(target), values);
   }
 
-  // `sums` holds all contributions, self too. Writes what they prove; returns which columns are left for finish_exactly.
+  // `sums` holds all contributions but self. Writes what they prove and queues the rest. If the queue is full, returns false
+  // and has written nothing.
+  __device__ __forceinline__ bool finish(int64_t target, Sum<T> (&sums)[kColumns]) const {
+    if (has_self()) add(sums, load_self(target));
+    if constexpr (kIsFloat<T>) {
+      if (problem.mean) {
+        const int64_t count = __ldg(problem.offsets + target + 1) - __ldg(problem.offsets + target);
+        return write(target, sums, [count](const Sum<T>& sum, T* result) { return sum.round_mean(count, result); });
+      }
+    }
+    return write(target, sums, [](const Sum<T>& sum, T* result) { return sum.round(result); });
+  }
+
   template <class Round>
-  __device__ __forceinline__ unsigned write(int64_t target, const Sum<T> (&sums)[kColumns], Round&& round) const {
+  __device__ __forceinline__ bool write(int64_t target, const Sum<T> (&sums)[kColumns], Round&& round) const {
     Values results;
     unsigned failed = 0;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) failed |= round(sums[c], &results.values[c]) ? 0u : 1u << c;
-    if (!active) return 0;
     if (kIsFloat<T> && problem.force_exact) failed = (1u << kColumns) - 1;
+    if (!active) return true;
     if (failed == 0) {
       store<T, kColumns>(out() + place_of(target), results);
-    } else {
+      return true;
+    }
+    int slot = queue.reserve(__popc(failed));
+    if (slot < 0) return false;
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        if (((failed >> c) & 1) == 0) out()[place_of(target) + c] = results.values[c];
+    for (int c = 0; c < kColumns; ++c) {
+      if (((failed >> c) & 1) == 0) {
+        out()[place_of(target) + c] = results.values[c];
+      } else {
+        queue.targets[slot] = static_cast<int>(target - unit_target);
+        queue.columns[slot] = static_cast<uint8_t>(in_tile + c);
+        ++slot;
       }
     }
-    return failed;
-  }
-
-  __device__ __forceinline__ unsigned write_sum(int64_t target, const Sum<T> (&sums)[kColumns]) const {
-    return write(target, sums, [](const Sum<T>& sum, T* result) { return sum.round(result); });
-  }
-
-  __device__ __forceinline__ unsigned write_mean(int64_t target, const Sum<T> (&sums)[kColumns]) const {
-    if constexpr (kIsFloat<T>) {
-      const int64_t count = __ldg(problem.offsets + target + 1) - __ldg(problem.offsets + target);
-      return write(target, sums, [count](const Sum<T>& sum, T* result) { return sum.round_mean(count, result); });
-    } else {
-      return 0;
-    }
-  }
-
-  __device__ __forceinline__ void finish_exactly(int64_t target, unsigned failed) const {
-    if constexpr (kIsFloat<T>) {
-      for (; failed != 0; failed &= failed - 1) {
-        write_exactly_later<T>(problem, queue, kColumns, target, in_tile + __ffs(static_cast<int>(failed)) - 1);
-      }
-    }
+    return true;
   }
 };
 
 // Enough bytes in flight to cover the latency of memory at the occupancy that the launch bounds ask for.
 template <class T, int kColumns>
-inline constexpr int kRowsAhead = sizeof(T) * kColumns <= 8 ? 8 : 4;
+inline constexpr int kRowsAhead = sizeof(T) * kColumns == 8 ? 8 : 4;
 
-// A walker's way through its items. Rows and targets are counted from where it starts, in 32 bits. Returns whether the first
-// target began in an earlier walker and ended here: then `heads` has its rows; `sums` keeps those of the last, unended one.
+// Where a walker is. Rows and targets are counted from where it started, in 32 bits.
+struct WalkerState {
+  int target = 0;         // the next one to end
+  bool has_head = false;  // the first target began in an earlier walker and has ended: `heads` has its rows
+  bool is_through = false;
+};
+
+// A walker's way through its items, until the last or until the queue is full. In the end `tails` has the rows of the
+// target that goes on in the next walker.
 template <class T, int kColumns>
-__device__ __forceinline__ bool walk(const SegmentProblem& problem, const SegmentLane<T, kColumns>& lane,
-                                     const T* src,  // of this outer and the lane's first column
+__device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& problem, const SegmentLane<T, kColumns>& lane,
+                                     const T* src,  // the lane's columns in row 0 of this outer
                                      int64_t first_row, int num_rows, int64_t first_target, int num_targets,
-                                     Sum<T> (&sums)[kColumns], Sum<T> (*heads)[kSegmentThreads]) {
+                                     Sum<T> (*heads)[kSegmentThreads], Sum<T> (*tails)[kSegmentThreads]) {
   constexpr int kAhead = kRowsAhead<T, kColumns>;
   const int64_t* offsets = problem.offsets + first_target;
   const auto row_before = [&](int target) {
     const int64_t row = __ldg(offsets + target) - first_row;
     return static_cast<int>(row < INT32_MAX ? row : INT32_MAX);
   };
-  // An empty walker may stand behind the last target, where no target ends.
+  Sum<T> sums[kColumns];
+  clear(sums);
+  int target = state.target;
+  // Nobody stops in a target that is late, which is left to the merging.
   const bool is_late = __ldg(offsets) < first_row;
-  int target = 0;
-  int begin = 0;
-  int end = num_rows == 0 && num_targets == 0 ? 0 : row_before(1);
-  bool has_head = false;
-  const auto next_target = [&] {
-    clear(sums);
-    ++target;
-    begin = end;
-    if (target < num_targets || end < num_rows) end = row_before(target + 1);
-  };
+  int begin = target == 0 ? 0 : row_before(target);
+  // An empty walker may stand behind the last target, where no target ends.
+  int end = num_rows == 0 && num_targets == 0 ? 0 : row_before(target + 1);
 
-  for (int row = 0;;) {
+  for (int row = begin;;) {
+    const bool is_head = target == 0 && is_late;
     const int num_ahead = num_rows - row < kAhead ? num_rows - row : kAhead;
-    Pack<T, kColumns> values[kAhead];
-    if (num_ahead > 0) {
+    const int count = end - row < num_ahead ? end - row : num_ahead;
+    const bool is_ending = target < num_targets && row + count == end;
+    const bool is_kept = is_ending && ((begin == end && !is_head) || first_target + target == problem.ignored_target);
+    // Rows of the next target are read too, though not used: they will be near when their turn comes. What is in flight
+    // need not survive the end of a target, where registers are short.
+    if (count > 0) {
       int64_t rows[kAhead];
       source_rows(problem, first_row + row, num_ahead, rows);
-#pragma unroll
-      for (int j = 0; j < kAhead; ++j) values[j] = load_constant<T, kColumns>(src + row_offset(problem, rows[j]));
-    }
-    const bool is_last = row + num_ahead == num_rows;
-    int added = 0;
-    bool interrupted = false;
-    unsigned failed = 0;
-    for (;;) {
-      const int stop = end - row < num_ahead ? end - row : num_ahead;
+      Pack<T, kColumns> values[kAhead];
+      load_rows(problem, src, rows, values);
       if (problem.weight.is_one) {
-        if (stop - added == kAhead) {
+        if (count == kAhead) {
 #pragma unroll
           for (int j = 0; j < kAhead; ++j) add(sums, values[j]);
         } else {
 #pragma unroll
           for (int j = 0; j < kAhead; ++j) {
-            if (j >= added && j < stop) add(sums, values[j]);
+            if (j < count) add(sums, values[j]);
           }
         }
       } else {
 #pragma unroll
         for (int j = 0; j < kAhead; ++j) {
-          if (j < added || j >= stop) continue;
+          if (j >= count) continue;
           Pack<T, kColumns> partners = values[j];
           if constexpr (kColumns == 1) {
             // Its sector has just been read.
             if (problem.weight.is_complex) {
-              const T* row_src = src + row_offset(problem, source_row(problem, first_row + row + j));
-              partners = load_constant<T, 1>((lane.column & 1) != 0 ? row_src - 1 : row_src + 1);
+              partners = load_constant<T, 1>(src + rows[j] * problem.inner + ((lane.column & 1) != 0 ? -1 : 1));
             }
           } else {
 #pragma unroll
@@ -231,34 +242,28 @@ __device__ __forceinline__ bool walk(const SegmentProblem& problem, const Segmen
           }
         }
       }
-      added = stop;
-      // The rows ahead are used up, and no target ends without a row.
-      if (added == num_ahead && (!is_last || target == num_targets)) break;
-      // The current target ends here: all its rows of this walker are in `sums`.
-      const bool is_head = target == 0 && is_late;
-      if ((begin == end && !is_head) || first_target + target == problem.ignored_target) {
+      row += count;
+    }
+    if (is_ending) {
+      if (is_kept) {
         lane.keep(first_target + target);
       } else if (is_head) {
-        has_head = true;
+        state.has_head = true;
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) heads[c][threadIdx.x] = sums[c];
-      } else {
-        lane.add_self(sums, first_target + target);
-        interrupted = problem.mean;
-        if (!problem.mean) failed = lane.write_sum(first_target + target, sums);
-        interrupted = interrupted || failed != 0;
-        if (interrupted) break;
+      } else if (!lane.finish(first_target + target, sums)) {
+        state.target = target;
+        return;
       }
-      next_target();
-    }
-    row += added;
-    if (interrupted) {
-      // Here and not above, so that nothing read ahead has to survive the calls; it is read again.
-      if (problem.mean) failed = lane.write_mean(first_target + target, sums);
-      lane.finish_exactly(first_target + target, failed);
-      next_target();
-    } else if (is_last) {
-      return has_head;
+      clear(sums);
+      ++target;
+      begin = end;
+      if (target < num_targets || end < num_rows) end = row_before(target + 1);
+    } else if (row == num_rows) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) tails[c][threadIdx.x] = sums[c];
+      state.is_through = true;
+      return;
     }
   }
 }
@@ -275,7 +280,7 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
   const unsigned slice_index = blockIdx.x % problem.num_slices;
   const SegmentPath path(problem);
   const Slice slice(problem, slice_index, kColumns);
-  const SegmentLane<T, kColumns> lane(problem, slice, queue);
+  const SegmentLane<T, kColumns> lane(problem, slice, queue, starts[0]);
   const int thread = static_cast<int>(threadIdx.x);
   const int walker = thread / problem.lanes;
   const int num_walkers = kSegmentThreads / problem.lanes;
@@ -294,22 +299,30 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
   }
   __syncthreads();
 
-  Sum<T> sums[kColumns];
-  clear(sums);
   const int64_t first_target = starts[walker];
-  bool has_head = false;
-  {
-    const int64_t end_item = path.clamp(begin_item + path.items_per_walker);
-    const int num_targets = static_cast<int>(starts[walker + 1] - first_target);
-    const int num_rows = static_cast<int>(end_item - begin_item) - num_targets;
-    const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner + lane.column;
-    has_head = walk(problem, lane, src, path.row_at(begin_item, first_target), num_rows, first_target, num_targets, sums, heads);
+  WalkerState state;
+  for (;;) {
+    if (!state.is_through) {
+      const int64_t end_item = path.clamp(begin_item + path.items_per_walker);
+      const int num_targets = static_cast<int>(starts[walker + 1] - first_target);
+      const int num_rows = static_cast<int>(end_item - begin_item) - num_targets;
+      const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner + lane.column;
+      walk(state, problem, lane, src, path.row_at(begin_item, first_target), num_rows, first_target, num_targets, heads, tails);
+    }
+    const bool all_through = __syncthreads_and(state.is_through);
+    if constexpr (kIsFloat<T>) {
+      // Uniform: nobody adds to the queue between the barriers.
+      if (queue.count > 0) {
+        write_queued<T>(problem, queue, kColumns, starts[0]);
+        __syncthreads();
+        if (thread == 0) queue.count = 0;
+        __syncthreads();
+      }
+    }
+    if (all_through) break;
   }
-  // What is left belongs to the target that goes on in the next walker.
-#pragma unroll
-  for (int c = 0; c < kColumns; ++c) tails[c][thread] = sums[c];
-  __syncthreads();
 
+  Sum<T> sums[kColumns];
   // Inclusive scan over the walkers that end in the same target: tails[w] becomes all rows of it in this block up to w.
   for (int step = 1; step < num_walkers; step *= 2) {
     const bool joins = walker >= step && starts[walker - step + 1] == starts[walker + 1];
@@ -331,17 +344,17 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) partial[c * problem.lanes + (thread & (problem.lanes - 1))] = sums[c];
   };
-  if (has_head) {
+  if (state.has_head) {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       sums[c] = heads[c][thread];
       if (walker > 0) sums[c].merge(tails[c][thread - problem.lanes]);
     }
-    lane.add_self(sums, first_target);
-    if (path.item_of_row(__ldg(path.offsets + first_target), first_target) < unit_begin) {
-      leave_partial(false);
+    if (path.item_of_row(__ldg(path.offsets + first_target), first_target) >= unit_begin) {
+      lane.finish(first_target, sums);
     } else {
-      lane.finish_exactly(first_target, problem.mean ? lane.write_mean(first_target, sums) : lane.write_sum(first_target, sums));
+      if (lane.has_self()) add(sums, lane.load_self(first_target));
+      leave_partial(false);
     }
   }
   if (problem.num_units > 1) {
@@ -358,10 +371,7 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
 
   if constexpr (kIsFloat<T>) {
     __syncthreads();
-    const int queued = queue.count < ExactQueue::kCapacity ? queue.count : ExactQueue::kCapacity;
-    for (int i = thread / 32; i < queued; i += kSegmentThreads / 32) {
-      write_exactly<T>(problem, kColumns, queue.targets[i], queue.columns[i], Team{true});
-    }
+    write_queued<T>(problem, queue, kColumns, starts[0]);
   }
 }
 
