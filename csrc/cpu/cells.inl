@@ -59,7 +59,7 @@ inline void add_product_to_cell(double* cell, double weight, double x, double) {
   bool inexact = false;
   sum.add_product(weight, x, &inexact);
   cell[0] = sum.sum;
-  cell[1] = sum.error;
+  cell[1] = sum.error + 0.0;  // never the mark of an untouched cell, which a product that is not finite would leave
   cell[2] = inexact ? HUGE_VAL : sum.residual;
   cell[3] = sum.scaled;
 }

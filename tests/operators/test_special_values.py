@@ -145,3 +145,15 @@ def test_deterministic_fill_does_not_show():
         assert not reprocuda.index_add(x, 0, index, source).isnan().any()
         assert not reprocuda.segment_sum(source, torch.tensor([0, 0, 2, 2])).isnan().any()
         assert not reprocuda.index_put(x, (index,), source, True).isnan().any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("contribution", [INF, -INF, NAN])
+@pytest.mark.parametrize("beside", [1.0, NAN])  # what the untouched neighbours keep
+def test_a_target_whose_only_contribution_is_not_finite_is_touched(dtype, contribution, beside):
+    before = torch.tensor([1.0, beside] * 32, dtype=DTYPES[dtype])
+    source = torch.full((32,), contribution, dtype=DTYPES[dtype])
+    want = before.clone()
+    want[::2] = contribution
+    for name, got in every_way(lambda: reprocuda.index_add(before, 0, torch.arange(0, 64, 2), source, alpha=0.1)):
+        assert_same_bits(got, want, name)
