@@ -24,25 +24,29 @@ int64_t most_digits(int head_bits) {
 template <class T, class Keys>
 void run_floats(const Keys& keys, const NoSortOptions& options, const Context& context) {
   FixedPointState state;
-  if (options.mean) state.counts = context.temporary<unsigned long long>(options.num_targets);
-  const OutputRule<T> rule = output_rule<T>(options, state.counts);
   state.most = options.most;
   state.head_bits = head_bits(options.most);
-  state.cell = rule.pairs ? 2 : 1;
   state.num_targets = options.num_targets;
-  // An infinite or NaN alpha asks for the classes of all contributions, which only the exact collection records.
-  state.force_exact = exact_is_forced() || !std::isfinite(rule.real) || !std::isfinite(rule.imag);
   state.pool_limbs = std::min(kPoolLimbs, keys.num_outputs * most_digits<T>(state.head_bits));
   const int64_t sms = context.num_sms;
   const unsigned prepare_blocks = blocks_for(std::max(keys.count, keys.num_outputs), 4 * kFixedPointThreads,
                                              std::min<int64_t>(kMostExtremes, 4 * sms));
   state.num_extremes = static_cast<int>(prepare_blocks);
-  state.limbs = context.temporary<unsigned long long>(2 * keys.num_outputs);
-  state.status = context.temporary<uint32_t>(keys.num_outputs);
-  state.extremes = context.temporary<Extremes>(prepare_blocks);
-  state.phases = context.temporary<PhaseCounters>(1);
-  state.pending = context.temporary<unsigned long long>(1);
-  state.pool = context.temporary<unsigned long long>(state.pool_limbs);
+
+  Workspace workspace;
+  workspace.add(&state.limbs, 2 * keys.num_outputs);
+  workspace.add(&state.status, keys.num_outputs);
+  workspace.add(&state.extremes, prepare_blocks);
+  workspace.add(&state.phases, 1);
+  workspace.add(&state.pending, 1);
+  workspace.add(&state.pool, state.pool_limbs);
+  if (options.mean) workspace.add(&state.counts, options.num_targets);
+  workspace.allocate(context);
+
+  const OutputRule<T> rule = output_rule<T>(options, state.counts);
+  state.cell = rule.pairs ? 2 : 1;
+  // An infinite or NaN alpha asks for the classes of all contributions, which only the exact collection records.
+  state.force_exact = exact_is_forced() || !std::isfinite(rule.real) || !std::isfinite(rule.imag);
 
   const T* src = static_cast<const T*>(options.src);
   launch(fixed_point_prepare<T, Keys>, prepare_blocks, kFixedPointThreads, 0, context.stream, keys, src, state);

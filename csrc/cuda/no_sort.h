@@ -7,6 +7,7 @@
 #include "../kernels/fixed_point_compose.cuh"
 #include "../kernels/keys.cuh"
 #include "../ops/problem.h"
+#include "context.h"
 
 namespace reprocuda::cuda {
 
@@ -43,6 +44,34 @@ OutputRule<T> output_rule(const NoSortOptions& options, const unsigned long long
   rule.imag = options.alpha.imag;
   return rule;
 }
+
+// Several arrays in one piece of temporary memory: asking for memory costs the host more than a launch.
+class Workspace {
+ public:
+  template <class T>
+  void add(T** array, int64_t count) {
+    parts_[num_parts_++] = {[](void* where, char* memory) { *static_cast<T**>(where) = reinterpret_cast<T*>(memory); }, array,
+                            bytes_};
+    bytes_ += (std::max<int64_t>(count, 1) * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256;
+  }
+
+  // Sets every pointer that was added.
+  void allocate(const Context& context) {
+    char* memory = context.temporary<char>(bytes_);
+    for (int i = 0; i < num_parts_; ++i) parts_[i].set(parts_[i].where, memory + parts_[i].offset);
+  }
+
+ private:
+  struct Part {
+    void (*set)(void* where, char* memory);
+    void* where;
+    int64_t offset;
+  };
+  static constexpr int kMostParts = 8;
+  Part parts_[kMostParts];
+  int num_parts_ = 0;
+  int64_t bytes_ = 0;
+};
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

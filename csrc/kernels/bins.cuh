@@ -6,8 +6,8 @@
 // Guarantee: the exact sum rounded once, for any schedule: nothing is ever cut off, so there is nothing to prove and no
 // fallback. Why no word overflows: 2^15 digits below 2^16 are below 2^31. Out-of-range indices trap before anything is
 // written to the result.
-// Cost: reads src and index once; 2.5 shared atomics a contribution, spread over up to 32 copies of the accumulators (one for each
-// lane of a warp) so that a popular output does not make lanes wait for each other. Device memory: 8 bytes a limb and output.
+// Cost: reads src and index once; 2.5 shared atomics a contribution, spread over up to 32 copies of the accumulators (one for
+// each lane of a warp) so that a popular output does not make lanes wait for each other. Device memory: 8 bytes a limb and output.
 #pragma once
 
 #include "element.cuh"
@@ -93,7 +93,8 @@ struct Bins {
 };
 
 template <class T, class Keys>
-__global__ void __launch_bounds__(kBinThreads) bins_accumulate(Keys keys, const T* src, BinState state) {
+__global__ void __launch_bounds__(kBinThreads, 2)
+    bins_accumulate(const __grid_constant__ Keys keys, const T* src, const __grid_constant__ BinState state) {
   using Format = BinFormat<T>;
   Bins<T> bins(dynamic_shared<uint32_t>(), keys.num_outputs, state);
   const int64_t all_words = bins.classes - bins.words + keys.num_outputs;
@@ -157,7 +158,8 @@ struct BinSums {
 // One warp a cell: the lanes gather what is not zero, one of them rounds.
 template <class T, class Keys>
 __global__ void __launch_bounds__(kBinFinishWarps * 32)
-    bins_finish(Keys keys, T* out, OutputRule<T> rule, BinState state) {
+    bins_finish(const __grid_constant__ Keys keys, T* out, const __grid_constant__ OutputRule<T> rule,
+                const __grid_constant__ BinState state) {
   constexpr int kLimbs = BinFormat<T>::kLimbs;
   __shared__ BinSums<T> gathered[kBinFinishWarps];
   const int warp = threadIdx.x / 32;

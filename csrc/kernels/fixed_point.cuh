@@ -96,7 +96,8 @@ __device__ inline int64_t all_threads() { return static_cast<int64_t>(gridDim.x)
 
 // fp16 needs no search: its whole range fits.
 template <class T, class Keys>
-__global__ void __launch_bounds__(kFixedPointThreads) fixed_point_prepare(Keys keys, const T* src, FixedPointState state) {
+__global__ void __launch_bounds__(kFixedPointThreads)
+    fixed_point_prepare(const __grid_constant__ Keys keys, const T* src, const __grid_constant__ FixedPointState state) {
   for (int64_t f = global_thread(); f < keys.num_outputs; f += all_threads()) {
     state.limbs[2 * f] = 0;
     state.limbs[2 * f + 1] = 0;
@@ -155,7 +156,8 @@ __device__ void add_contribution(T x, int64_t output, Placement placement, const
 }
 
 template <class T, class Keys>
-__global__ void __launch_bounds__(kFixedPointThreads) fixed_point_accumulate(Keys keys, const T* src, FixedPointState state) {
+__global__ void __launch_bounds__(kFixedPointThreads)
+    fixed_point_accumulate(const __grid_constant__ Keys keys, const T* src, const __grid_constant__ FixedPointState state) {
   const Placement placement = placement_of<T>(state);
   const int64_t step = all_threads();
   for (int64_t first = global_thread(); first < keys.count; first += kUnroll * step) {
@@ -288,7 +290,8 @@ __device__ void write_tile(int64_t tile, const Keys& keys, const PoolSums& sums,
 
 template <class T, class Keys>
 __global__ void __launch_bounds__(kFixedPointThreads, 3)
-    fixed_point_finish(Keys keys, const T* src, T* out, OutputRule<T> rule, FixedPointState state) {
+    fixed_point_finish(const __grid_constant__ Keys keys, const T* src, T* out, const __grid_constant__ OutputRule<T> rule,
+                       const __grid_constant__ FixedPointState state) {
   const Placement placement = placement_of<T>(state);
   const int64_t output_tiles = (keys.num_outputs / state.cell + kOutputTile - 1) / kOutputTile;
   const int64_t source_tiles = (keys.count + kSourceTile - 1) / kSourceTile;
@@ -316,7 +319,8 @@ __global__ void __launch_bounds__(kFixedPointThreads, 3)
       phases.wait_for(round_start);
       const int64_t left = pending - round * capacity;
       const int64_t used = (left < capacity ? left : capacity) * limbs_of_cell;
-      for (int64_t i = part * kFixedPointThreads + threadIdx.x; i < used; i += kClearItems * kFixedPointThreads) state.pool[i] = 0;
+      constexpr int64_t kStep = kClearItems * kFixedPointThreads;
+      for (int64_t i = part * kFixedPointThreads + threadIdx.x; i < used; i += kStep) state.pool[i] = 0;
     } else if (part < kClearItems + source_tiles) {
       phases.wait_for(round_start + kClearItems);
       collect_tile(part - kClearItems, keys, src, pool);

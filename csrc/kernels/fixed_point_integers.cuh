@@ -26,7 +26,7 @@ struct IntegerRule {
 
 template <class T, class Keys>
 __global__ void __launch_bounds__(kIntegerThreads)
-    integer_accumulate(Keys keys, const T* src, IntegerWord<T>* words, unsigned long long* counts) {
+    integer_accumulate(const __grid_constant__ Keys keys, const T* src, IntegerWord<T>* words, unsigned long long* counts) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t e = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; e < keys.count; e += step) {
     const Place place = keys.locate(e);
@@ -51,7 +51,7 @@ __device__ T divide_down(T sum, int64_t count, bool is_signed) {
 
 template <class T, class Keys>
 __global__ void __launch_bounds__(kIntegerThreads)
-    integer_finish(Keys keys, const IntegerWord<T>* words, const T* self, T* out, IntegerRule rule) {
+    integer_finish(const __grid_constant__ Keys keys, const IntegerWord<T>* words, const T* self, T* out, IntegerRule rule) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t f = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; f < keys.num_outputs; f += step) {
     if constexpr (std::is_same_v<T, Boolean>) {

@@ -258,7 +258,8 @@ struct SmallBlock {
 };
 
 template <class T, class Rows>
-__global__ void __launch_bounds__(kSmallThreads) small_accumulate(SmallProblem<T, Rows> problem) {
+__global__ void __launch_bounds__(kSmallThreads, 2)
+    small_accumulate(const __grid_constant__ SmallProblem<T, Rows> problem) {
   uint32_t* keys = dynamic_shared<uint32_t>();
   uint16_t* units = reinterpret_cast<uint16_t*>(keys + problem.key_capacity);
   Sum<T>* partials = reinterpret_cast<Sum<T>*>(units + problem.key_capacity);

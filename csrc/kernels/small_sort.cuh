@@ -10,7 +10,7 @@
 
 namespace reprocuda {
 
-inline constexpr int kSmallThreads = 512;
+inline constexpr int kSmallThreads = 256;
 inline constexpr int kSmallRowBits = 12;
 inline constexpr int kMostSmallRows = 1 << kSmallRowBits;
 inline constexpr int64_t kMostSmallTargets = (int64_t{1} << (32 - kSmallRowBits)) - 1;
