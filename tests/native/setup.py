@@ -1,7 +1,7 @@
 """Builds the pybind11 modules that the tests import from build/native. They hold no torch, so they see any NumPy array.
 
 reprocuda_numerics binds csrc/numerics; reprocuda_emulation binds the CUDA kernels and launchers, compiled by the host
-compiler against the emulated device. That device is a library of its own, reprocuda_emulator: the kernels are instrumented
+compiler against the emulated device. That device is a library of its own, reprocuda_emulator: kernels are instrumented
 so that it can judge their memory accesses, and it must not be. The hooks it offers are not those of libtsan, which is
 therefore not linked.
 """
