@@ -14,6 +14,8 @@ namespace {
 
 constexpr int64_t kPoolLimbs = (int64_t{16} << 20) / sizeof(unsigned long long);
 constexpr int64_t kNarrowRows = 4;                 // scalars a row up to which a sort does not pay
+constexpr int64_t kOutputsPerContribution = 4;
+constexpr int64_t kFewOutputs = int64_t{1} << 16;
 constexpr int64_t kMostOutputsFp64 = int64_t{1} << 20;  // above, wide spreads would need too many rounds
 
 template <class T>
@@ -97,18 +99,28 @@ void run(const Problem& problem, const Context& context) {
   });
 }
 
+// Every output costs some 20 bytes of clearing and rounding, whether or not anything arrives there.
+bool pays(Dtype dtype, int64_t count, int64_t num_outputs) {
+  if (dtype == Dtype::kFloat64 && num_outputs > kMostOutputsFp64) return false;
+  return num_outputs <= kOutputsPerContribution * count + kFewOutputs;
+}
+
 }  // namespace
 
 bool serves(const Accumulation& problem, const Context&) { return problem.plan == nullptr; }
 bool serves(const ElementAccumulation&, const Context&) { return true; }
 
 bool prefers(const Accumulation& problem, const Context& context) {
-  if (!serves(problem, context) || problem.inner > kNarrowRows) return false;
-  return problem.dtype != Dtype::kFloat64 || problem.outer * problem.num_targets * problem.inner <= kMostOutputsFp64;
+  if (!serves(problem, context)) return false;
+  // A sort is paid once a row: rows of several scalars make up for it, except where the rival is an integer atomic.
+  if (is_floating_point(problem.dtype) && problem.inner > kNarrowRows) return false;
+  const auto keys = make_keys(problem);
+  return pays(problem.dtype, keys.count, keys.num_outputs);
 }
 
 bool prefers(const ElementAccumulation& problem, const Context&) {
-  return problem.dtype != Dtype::kFloat64 || problem.num_out <= kMostOutputsFp64;
+  const auto keys = make_keys(problem);
+  return pays(problem.dtype, keys.count, keys.num_outputs);
 }
 
 void accumulate(const Accumulation& problem, const Context& context) { run(problem, context); }
