@@ -19,5 +19,6 @@ def leave_torch_as_it_was():
         reprocuda.disable()
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
-    torch.use_deterministic_algorithms(False)
+    if torch.are_deterministic_algorithms_enabled():  # setting it imports the compiler: seconds
+        torch.use_deterministic_algorithms(False)
     assert not switched, f"left enabled: {switched}"
