@@ -71,6 +71,12 @@ def make_problem(case: "Case", device: str) -> Problem:
     return problem
 
 
+def _short(number: int) -> str:
+    """1000000 as 1e6, 256 as 256."""
+    scientific = f"{number:.0e}".replace("e+0", "e")
+    return scientific if number >= 1000 and int(float(scientific)) == number else str(number)
+
+
 @dataclass(frozen=True)
 class Case:
     rows: int
@@ -87,7 +93,7 @@ class Case:
 
     @property
     def shape(self) -> str:
-        return f"{self.rows:.0e}, {self.features}, {self.segments:.0e}".replace("e+0", "e") + ("  Zipf" * self.zipf)
+        return ", ".join(map(_short, (self.rows, self.features, self.segments))) + " Zipf" * self.zipf
 
     def contestants(self, problem: Problem) -> list[Contestant]:
         raise NotImplementedError

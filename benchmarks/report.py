@@ -91,7 +91,11 @@ def draw(path: Path, document: dict) -> None:
     figure, axes = plt.subplots(figsize=(9, 1.2 + 0.32 * len(rows)), layout="constrained")
     labels = [f"{row['family']} ({row['shape']}) {row['dtype']}" for row in rows]
     ratios = [row["ratios"][_baseline(row)]["ratio"] for row in rows]
-    axes.barh(labels, ratios, color=["tab:green" if ratio <= 1 else "tab:orange" for ratio in ratios])
+    colours = ["tab:green" if ratio <= 1 else "tab:orange" for ratio in ratios]
+    bars = axes.barh(labels, [ratio - 1 for ratio in ratios], left=1, color=colours)  # from 1 to the ratio
+    axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], padding=3)
+    axes.set_xscale("log")
+    axes.set_xlim(min([*ratios, 1]) / 2, max([*ratios, 1]) * 2)
     axes.axvline(1, color="black", linewidth=1)
     axes.invert_yaxis()
     axes.set_xlabel("time / time of torch's operator (less is faster)")
