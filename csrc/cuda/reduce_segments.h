@@ -1,0 +1,118 @@
+// Divides the work of one element type and launches its kernels. Instantiated by one .cu file for each family of types, so that
+// they compile side by side.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+
+#include "../kernels/split_segments.cuh"
+#include "sorted.h"
+
+namespace reprocuda::cuda {
+namespace detail {
+
+inline constexpr int64_t kItemsPerWalker = 8;         // fewer do not pay for a walker's share of the merging
+inline constexpr int64_t kMaxItemsPerUnit = 1 << 28;  // counted in 32 bits; and a limb takes 2^29 rows
+inline constexpr int64_t kMaxBlocks = 0x7fffffff;
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline bool is_aligned(const void* address, size_t bytes) { return reinterpret_cast<uintptr_t>(address) % bytes == 0; }
+
+// Columns that one lane can move in one instruction: 16 bytes of them, or 4 where elements are small.
+template <class T>
+constexpr int kVectorColumns = sizeof(T) >= 8 ? 2 : 4;
+
+template <class T>
+bool can_use_vectors(const SegmentProblem& problem) {
+  constexpr size_t kBytes = sizeof(T) * kVectorColumns<T>;
+  return problem.inner % kVectorColumns<T> == 0 && is_aligned(problem.src, kBytes) && is_aligned(problem.out, kBytes) &&
+         is_aligned(problem.self, kBytes);
+}
+
+template <class T>
+constexpr int64_t limb_bytes() {
+  if constexpr (kIsFloat<T>) {
+    return (kNumLimbs<T> + 1) * sizeof(int64_t);
+  } else {
+    return 0;
+  }
+}
+
+// Blocks have equal work, so a last wave that is not full is time lost. Of one to four waves the fullest, the fewest if equal.
+inline int64_t units_that_fill(int64_t resident_blocks, int64_t num_slices) {
+  int64_t best = 1;
+  double best_use = 0;
+  for (int64_t waves = 1; waves <= 4; ++waves) {
+    const int64_t units = std::max<int64_t>(1, waves * resident_blocks / num_slices);
+    const int64_t places = divide_up(units * num_slices, resident_blocks) * resident_blocks;
+    const double use = static_cast<double>(units * num_slices) / static_cast<double>(places);
+    if (use > best_use) {
+      best = units;
+      best_use = use;
+    }
+  }
+  return best;
+}
+
+// How many units, as a function of shapes: enough to fill the device, but each worth its merging and all within the pool.
+template <class T>
+int64_t choose_units(const SegmentProblem& problem, int64_t num_slices, int64_t columns, const Context& context) {
+  const int64_t walkers = kSegmentThreads / problem.lanes;
+  const int64_t items = problem.num_rows + problem.num_targets;
+  const int64_t bytes_per_unit =
+      num_slices * columns * (2 * static_cast<int64_t>(sizeof(Sum<T>)) + 2 * limb_bytes<T>() / kUnitsPerHelper + 1);
+  const int64_t fixed_bytes = num_slices * columns * 2 * limb_bytes<T>();
+  const int64_t affordable = std::max<int64_t>(0, kMaxPartialBytes - fixed_bytes) / bytes_per_unit;
+  const int64_t wanted = units_that_fill(static_cast<int64_t>(context.num_sms) * kSegmentBlocksPerSm, num_slices);
+  const int64_t worthwhile = divide_up(items, walkers * kItemsPerWalker);
+  return std::max<int64_t>(1, std::min({wanted, worthwhile, affordable}));
+}
+
+template <class T, int kColumns>
+void reduce(SegmentProblem problem, int64_t outer, const Context& context) {
+  problem.lanes = static_cast<int>(
+      std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(32, divide_up(problem.inner, kColumns)))));
+  const int64_t columns = static_cast<int64_t>(problem.lanes) * kColumns;
+  const int64_t num_tiles = divide_up(problem.inner, columns);
+  const int64_t num_slices = num_tiles * outer;
+  const int64_t num_units = choose_units<T>(problem, num_slices, columns, context);
+  const int64_t blocks = num_units * num_slices;
+  if (blocks > kMaxBlocks || (problem.num_rows + problem.num_targets) / num_units > kMaxItemsPerUnit) {
+    throw std::runtime_error("reprocuda: the problem is too large for the sorted algorithm");
+  }
+  problem.num_tiles = static_cast<unsigned>(num_tiles);
+  problem.num_slices = static_cast<unsigned>(num_slices);
+  problem.num_units = static_cast<unsigned>(num_units);
+  if (num_units > 1) {
+    problem.partials = context.temporary<Sum<T>>(2 * blocks * columns);
+    problem.unit_targets = context.temporary<int64_t>(num_units);
+    problem.arrivals = context.temporary<unsigned>(blocks);
+    const int64_t limb_columns = num_limb_slots(num_units) * num_slices * columns;
+    problem.limbs = context.temporary<int64_t>(limb_columns * limb_bytes<T>() / static_cast<int64_t>(sizeof(int64_t)));
+  }
+  launch(reduce_segments_kernel<T, kColumns>, static_cast<unsigned>(blocks), kSegmentThreads, 0, context.stream, problem);
+  if (num_units > 1) {
+    launch(reduce_split_segments_kernel<T, kColumns>, static_cast<unsigned>(blocks - num_slices), kSegmentThreads, 0,
+           context.stream, problem);
+  }
+}
+
+}  // namespace detail
+
+template <class T>
+void reduce_segments_of(int64_t outer, const SegmentProblem& problem, const Context& context) {
+  if (detail::can_use_vectors<T>(problem)) {
+    detail::reduce<T, detail::kVectorColumns<T>>(problem, outer, context);
+  } else {
+    detail::reduce<T, 1>(problem, outer, context);
+  }
+}
+
+extern template void reduce_segments_of<Half>(int64_t, const SegmentProblem&, const Context&);
+extern template void reduce_segments_of<BFloat16>(int64_t, const SegmentProblem&, const Context&);
+extern template void reduce_segments_of<float>(int64_t, const SegmentProblem&, const Context&);
+extern template void reduce_segments_of<double>(int64_t, const SegmentProblem&, const Context&);
+
+}  // namespace reprocuda::cuda
