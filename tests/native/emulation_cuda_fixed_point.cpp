@@ -1,1 +1,2 @@
 #include "cuda/fixed_point.cu"
+#include "cuda/fixed_point_elements.cu"
