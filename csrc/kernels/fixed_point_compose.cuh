@@ -59,9 +59,10 @@ __device__ inline uint32_t classes_of_products(uint32_t classes, double factor) 
   return classes;
 }
 
-// Words that always suffice: products reach from twice the lowest to twice the highest exponent, and 64 bits of carries.
+// Words that always suffice. The lowest term is a product of the two smallest numbers (for fp32 with alpha widened to 53
+// bits: 2^-(149 + 201)), the highest one of the two largest; 64 bits are left for carries.
 template <class T>
-inline constexpr int kSufficientWords = FloatFormat<T>::kExponentBits == 11 ? 67 : 10;
+inline constexpr int kSufficientWords = FloatFormat<T>::kExponentBits == 11 ? 67 : 12;
 inline constexpr int kUsualWords = 4;
 
 // Up to kWords * 64 bits of two's complement, lowest word first. Few words stay in registers, where their number is a
