@@ -246,6 +246,7 @@ int64_t accumulate(const Accumulation& problem) {
     return bad;
   }
   if (!is_floating(problem.dtype)) return accumulate_integers(problem);
+  const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
   return with_element(problem.dtype, [&](auto element) { return accumulate_floats<decltype(element)>(problem); });
 }
 
@@ -255,6 +256,7 @@ int64_t accumulate(const ElementAccumulation& problem) {
     return -1;
   }
   if (!is_floating(problem.dtype)) return accumulate_integers(problem);
+  const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
   return with_element(problem.dtype, [&](auto element) { return accumulate_floats<decltype(element)>(problem); });
 }
 

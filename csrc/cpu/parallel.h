@@ -8,6 +8,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "rounding_mode.h"
+
 namespace reprocuda::cpu {
 
 using RangeFunction = void (*)(int64_t begin, int64_t end, void* context);
@@ -39,6 +41,7 @@ template <class Task>
 void run_tasks(int num_workers, int64_t num_tasks, Task&& task) {
   std::atomic<int64_t> next{0};
   parallel_for(0, std::min<int64_t>(num_workers, num_tasks), 1, [&](int64_t first, int64_t last) {
+    const RoundingScope environment(RoundingMode::kNearest);  // the thread's own may flush subnormals
     for (int64_t worker = first; worker < last; ++worker) {
       for (int64_t t; (t = next.fetch_add(1, std::memory_order_relaxed)) < num_tasks;) task(static_cast<int>(worker), t);
     }
