@@ -49,6 +49,24 @@ def test_products(kind: str, format: str, output: str):
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("count", [3, 5, 2**32 + 1, 2**62 - 2**30])
+@pytest.mark.parametrize("format", FORMATS)
+def test_means_that_are_ties_or_miss_one_by_a_whisker(format: str, count: int):
+    dtype = FORMATS[format]
+    fraction_bits = oracle.FORMATS[dtype].fraction_bits
+    rng = np.random.default_rng(15)
+    rows = 500
+    head = 1 + rng.integers(0, 1 << fraction_bits, rows) * 2.0**-fraction_bits
+    half_unit = np.full(rows, 2.0 ** -(fraction_bits + 1))
+    whisker = rng.choice([0.0, 2.0**-100, -(2.0**-100)], rows)
+    # count times the tie, as its binary digits times its two parts: every contribution is a number of the dtype.
+    digits = [1 << bit for bit in range(63) if count >> bit & 1]
+    columns = [part * digit for part in (head, half_unit) for digit in digits]
+    values = np.column_stack([*columns, whisker]) * rng.choice([-1.0, 1.0], (rows, 1))
+    want = oracle.exact_sum(values, count=count, dtype=dtype)
+    np.testing.assert_array_equal(numerics.exact_sum(values, format=format, dtype=dtype, count=count), want)
+
+
 def test_doubles_agree_with_fsum():
     for kind in ("any_finite", "cancelling", "ties", "subnormal", "lognormal"):
         values = matrix(kind, "float64", 3000, 12) * (0.25 if kind != "subnormal" else 1.0)
