@@ -4,10 +4,12 @@
 namespace reprocuda::cuda::fixed_point {
 namespace {
 
-constexpr int64_t kNarrowRows = 4;                 // scalars a row up to which a sort does not pay
+constexpr int64_t kNarrowRows = 4;  // scalars a row up to which a sort does not pay
 constexpr int64_t kOutputsPerContribution = 4;
 constexpr int64_t kFewOutputs = int64_t{1} << 16;
-constexpr int64_t kMostOutputsFp64 = int64_t{1} << 20;  // above, wide spreads would need too many rounds
+// Two limbs hold 31 bits more than one double of n = 10^6: data that spread further (log-normal with sigma 4: a third of the
+// outputs) go through the pool, three digits each. Beyond this many outputs that would be too many rounds.
+constexpr int64_t kMostOutputsFp64 = int64_t{1} << 22;
 
 // Every output costs some 20 bytes of clearing and rounding, whether or not anything arrives there.
 bool pays(Dtype dtype, int64_t count, int64_t num_outputs) {

@@ -204,14 +204,15 @@ struct PoolSums {
 
   __device__ int limbs(int64_t) const { return placement.digits; }
   __device__ int unit(int64_t, int j) const { return placement.unit(j); }
+  __device__ int64_t part(int64_t f) const { return f & (state.cell - 1); }  // of its cell
   __device__ int64_t slot(int64_t f) const {
-    return static_cast<int64_t>(state.limbs[2 * (f - f % state.cell)]) - first_slot;
+    return static_cast<int64_t>(state.limbs[2 * (f - part(f))]) - first_slot;
   }
   __device__ bool holds(int64_t f) const {
     return (peek(&state.status[f]) & kPending) != 0 && slot(f) >= 0 && slot(f) < capacity;
   }
   __device__ unsigned long long* limbs_of(int64_t f) const {
-    return state.pool + (slot(f) * state.cell + f % state.cell) * placement.digits;
+    return state.pool + (slot(f) * state.cell + part(f)) * placement.digits;
   }
   __device__ int64_t limb(int64_t f, int j) const { return static_cast<int64_t>(limbs_of(f)[j]); }
   __device__ static int64_t error(int64_t) { return 0; }

@@ -105,6 +105,7 @@ struct RowKeys {
 
   // The target that output `f` belongs to.
   __device__ int64_t target_of(int64_t f) const {
+    if (scalar_rows) return f;
     const int64_t slab_target = inner.quotient(f);
     return slab_target % num_targets;
   }
