@@ -40,6 +40,17 @@ constexpr int64_t limb_bytes() {
   }
 }
 
+// How many blocks of reduce_segments_kernel an SM holds: its launch bounds promise the registers, shared memory may be short.
+template <class T, int kColumns>
+int64_t blocks_per_sm(int compute_capability) {
+  const bool has_164_kib = compute_capability == 80 || compute_capability == 87;
+  const bool has_228_kib = compute_capability >= 90 && compute_capability < 120;
+  const int64_t available = (has_228_kib ? 228 : has_164_kib ? 164 : 100) * 1024;
+  const int64_t needed = 2 * kColumns * kSegmentThreads * static_cast<int64_t>(sizeof(Sum<T>)) +
+                         static_cast<int64_t>(sizeof(ExactQueue)) + (kSegmentThreads + 1) * 8 + 1024;
+  return std::clamp<int64_t>(available / needed, 1, kSegmentBlocksPerSm);
+}
+
 // Blocks have equal work, so a last wave that is not full is time lost. Of one to four waves the fullest, the fewest if equal.
 inline int64_t units_that_fill(int64_t resident_blocks, int64_t num_slices) {
   int64_t best = 1;
@@ -57,15 +68,16 @@ inline int64_t units_that_fill(int64_t resident_blocks, int64_t num_slices) {
 }
 
 // How many units, as a function of shapes: enough to fill the device, but each worth its merging and all within the pool.
-template <class T>
-int64_t choose_units(const SegmentProblem& problem, int64_t num_slices, int64_t columns, const Context& context) {
+template <class T, int kColumns>
+int64_t choose_units(const SegmentProblem& problem, int64_t num_slices, const Context& context) {
+  const int64_t columns = static_cast<int64_t>(problem.lanes) * kColumns;
   const int64_t walkers = kSegmentThreads / problem.lanes;
   const int64_t items = problem.num_rows + problem.num_targets;
   const int64_t bytes_per_unit =
       num_slices * columns * (2 * static_cast<int64_t>(sizeof(Sum<T>)) + 2 * limb_bytes<T>() / kUnitsPerHelper + 1);
   const int64_t fixed_bytes = num_slices * columns * 2 * limb_bytes<T>();
   const int64_t affordable = std::max<int64_t>(0, kMaxPartialBytes - fixed_bytes) / bytes_per_unit;
-  const int64_t wanted = units_that_fill(static_cast<int64_t>(context.num_sms) * kSegmentBlocksPerSm, num_slices);
+  const int64_t wanted = units_that_fill(context.num_sms * blocks_per_sm<T, kColumns>(context.compute_capability), num_slices);
   const int64_t worthwhile = divide_up(items, walkers * kItemsPerWalker);
   return std::max<int64_t>(1, std::min({wanted, worthwhile, affordable}));
 }
@@ -77,7 +89,7 @@ void reduce(SegmentProblem problem, int64_t outer, const Context& context) {
   const int64_t columns = static_cast<int64_t>(problem.lanes) * kColumns;
   const int64_t num_tiles = divide_up(problem.inner, columns);
   const int64_t num_slices = num_tiles * outer;
-  const int64_t num_units = choose_units<T>(problem, num_slices, columns, context);
+  const int64_t num_units = choose_units<T, kColumns>(problem, num_slices, context);
   const int64_t blocks = num_units * num_slices;
   if (blocks > kMaxBlocks || (problem.num_rows + problem.num_targets) / num_units > kMaxItemsPerUnit) {
     throw std::runtime_error("reprocuda: the problem is too large for the sorted algorithm");

@@ -52,7 +52,7 @@ __attribute__((noinline)) __device__ void write_exactly(const SegmentProblem& pr
 template <class T>
 __device__ __forceinline__ void write_queued(const SegmentProblem& problem, const ExactQueue& queue, int columns_per_lane,
                                              int64_t first_target) {
-  constexpr int64_t kLongSegment = 64;
+  constexpr int64_t kLongSegment = 32;
   const int queued = queue.count < ExactQueue::kCapacity ? queue.count : ExactQueue::kCapacity;
 #pragma unroll 1
   for (int by_warp = 0; by_warp < 2; ++by_warp) {
