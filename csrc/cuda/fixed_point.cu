@@ -7,8 +7,9 @@ namespace {
 constexpr int64_t kNarrowRows = 4;  // scalars a row up to which a sort does not pay
 constexpr int64_t kOutputsPerContribution = 4;
 constexpr int64_t kFewOutputs = int64_t{1} << 16;
-// Two limbs hold 31 bits more than one double of n = 10^6: data that spread further (log-normal with sigma 4: a third of the
-// outputs) go through the pool, three digits each. Beyond this many outputs that would be too many rounds.
+// At n = 10^6 two limbs hold 31 bits more than one double. Data that spread further cost a pass through the pool: of
+// log-normal data (sigma 4) a tenth of the outputs with 1 contribution each, 0.2 % with 100, three digits an output
+// (simulated). Beyond this many outputs the worst spreads would need too many rounds.
 constexpr int64_t kMostOutputsFp64 = int64_t{1} << 22;
 
 // Every output costs some 20 bytes of clearing and rounding, whether or not anything arrives there.
