@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.readme import RESULTS, rewritten
+from docs import operators
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -35,3 +36,9 @@ def test_named_files_exist(document):
 def test_measured_costs_are_those_of_the_last_measurement():
     readme = (ROOT / "README.md").read_text()
     assert readme == rewritten(readme, json.loads(RESULTS.read_text()))
+
+
+def test_the_table_of_operators_is_the_registry():
+    contract = operators.CONTRACT.read_text()
+    assert contract == operators.rewritten(contract)
+    assert "| `index_add` | exact |" in contract
