@@ -15,7 +15,8 @@ def table() -> str:
         summed = "its result" if operator.part == "forward" else "its gradient"
         replaces = ", ".join(f"`{name}`" for name in operator.replaces)
         overloads = ", ".join(f"`{name}`" for name in operator.overloads)
-        lines.append(f"| `{operator.name}` | {operator.tier} | {summed} | {replaces} | {overloads} | {operator.notes} |")
+        cells = (f"`{operator.name}`", operator.tier, summed, replaces, overloads, operator.notes)
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
