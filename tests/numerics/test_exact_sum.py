@@ -58,7 +58,8 @@ def test_means_that_are_ties_or_miss_one_by_a_whisker(format: str, count: int):
     rows = 500
     head = 1 + rng.integers(0, 1 << fraction_bits, rows) * 2.0**-fraction_bits
     half_unit = np.full(rows, 2.0 ** -(fraction_bits + 1))
-    whisker = rng.choice([0.0, 2.0**-100, -(2.0**-100)], rows)
+    # From what the first words of the sum show down to what only a remainder, or a digit below them, tells.
+    whisker = rng.choice([0.0, 1.0, -1.0], rows) * 2.0 ** rng.integers(-145, -60, rows)
     # count times the tie, as its binary digits times its two parts: every contribution is a number of the dtype.
     digits = [1 << bit for bit in range(63) if count >> bit & 1]
     columns = [part * digit for part in (head, half_unit) for digit in digits]

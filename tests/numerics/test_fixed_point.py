@@ -97,8 +97,18 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 short = st.integers(-(2**70), 2**70).map(lambda n: n * 2.0**-60)
 
 
+@pytest.mark.parametrize("x", [1.0, 3.0, -1.75, 2.0**53 - 1])
+def test_adds_exactly_at_every_distance(x: float):
+    for exponent in range(-135, 70):
+        check_addition(2**125 - 1, exponent, x)
+
+
 @given(st.integers(-(2**126) + 1, 2**126 - 1), st.integers(-300, 100), st.one_of(finite, short))
 def test_adds_exactly_or_not_at_all(units: int, exponent: int, x: float):
+    check_addition(units, exponent, x)
+
+
+def check_addition(units: int, exponent: int, x: float):
     fits, high, low = numerics.add_exactly(units >> 64, units & MASK, x, exponent)
     term = Fraction(x) / Fraction(2) ** exponent
     assert fits == (term.denominator == 1 and abs(term) < 2**126)
