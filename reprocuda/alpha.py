@@ -8,7 +8,7 @@ import torch
 
 Alpha = bool | int | float | complex
 
-_INT64 = range(-(2**63), 2**63)
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def python_number(alpha: Alpha | torch.Tensor) -> Alpha:
@@ -32,8 +32,12 @@ def split_alpha(alpha: Alpha, dtype: torch.dtype) -> tuple[float, float, int]:
     Raises:
         ValueError: torch has to say what this alpha means for this dtype.
     """
-    if type(alpha) is float and dtype.is_floating_point:  # the common case
-        return alpha, 0.0, 1
+    if dtype.is_floating_point:  # the common cases first
+        kind = type(alpha)
+        if kind is float:
+            return alpha, 0.0, 1
+        if kind is int and _LOWEST <= alpha <= _HIGHEST:
+            return float(alpha), 0.0, alpha
     if alpha == 1:
         return 1.0, 0.0, 1
     if isinstance(alpha, complex) and not dtype.is_complex:
@@ -41,7 +45,7 @@ def split_alpha(alpha: Alpha, dtype: torch.dtype) -> tuple[float, float, int]:
     if dtype.is_floating_point or dtype.is_complex:
         if isinstance(alpha, complex):
             return alpha.real, alpha.imag, 0
-        return float(alpha), 0.0, int(alpha) if isinstance(alpha, int) and alpha in _INT64 else 0
+        return float(alpha), 0.0, int(alpha) if isinstance(alpha, int) and _LOWEST <= alpha <= _HIGHEST else 0
     if dtype == torch.bool:
         return 1.0, 0.0, int(bool(alpha))
     if alpha != alpha or not -(2.0**63) <= alpha < 2.0**63:

@@ -29,10 +29,9 @@ def transforms_active() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
-def needs_autograd(*tensors: Tensor | None) -> bool:
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
-        return True
-    return transforms_active()
+def needs_autograd(base: Tensor | None, src: Tensor | None = None) -> bool:
+    wanted = (base is not None and base.requires_grad) or (src is not None and src.requires_grad)
+    return (wanted and torch.is_grad_enabled()) or transforms_active()
 
 
 def legacy_batched(tensor: Tensor) -> bool:

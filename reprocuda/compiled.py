@@ -12,42 +12,16 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.library import Library, register_autograd, register_fake
+from torch.library import register_autograd, register_fake
 
-from . import _library  # noqa: F401 - registers the operators
+from . import ops
+from .ops import by_dim, fragment
 
-_ops = torch.ops.reprocuda
 _aten = torch.ops.aten
-
-_READERS = {
-    "index_select(Tensor self, int dim, Tensor index) -> Tensor": torch.index_select,
-    "gather(Tensor self, int dim, Tensor index) -> Tensor": lambda self, dim, index: torch.gather(
-        self, dim, index.long()
-    ),
-    "index(Tensor self, Tensor[] indices, int[] dims) -> Tensor": lambda self, indices, dims: _aten.index(
-        self, _by_dim(indices, dims)
-    ),
-    "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False) -> Tensor": (
-        lambda weight, indices, padding_idx=-1, scale_grad_by_freq=False: torch.embedding(weight, indices)
-    ),
-}
-
-
-def _by_dim(indices: list[Tensor], dims: list[int]) -> list[Tensor | None]:
-    placed: list[Tensor | None] = [None] * (max(dims) + 1)
-    for dim, index in zip(dims, indices, strict=True):
-        placed[dim] = index
-    return placed
-
-
-_fragment = Library("reprocuda", "FRAGMENT")
-for _schema, _reader in _READERS.items():
-    _name = _fragment.define(_schema)
-    _fragment.impl(_name, _reader, "CompositeExplicitAutograd")
 
 
 def _fake(name: str, shape: callable) -> None:
-    register_fake(f"reprocuda::{name}", shape, lib=_fragment)
+    register_fake(f"reprocuda::{name}", shape, lib=fragment)
 
 
 def _meta_index_add(self, dim, index, source, alpha=1.0, alpha_imag=0.0, alpha_int=1):
@@ -65,7 +39,7 @@ def _meta_scatter_add(self, dim, index, src):
 def _meta_index_put(self, indices, dims, values):
     if self.dtype != values.dtype:
         raise RuntimeError(f"index_put: values have dtype {values.dtype}, the tensor {self.dtype}")
-    values.expand(_aten.index(self, _by_dim(indices, dims)).shape)
+    values.expand(_aten.index(self, by_dim(indices, dims)).shape)
     return torch.empty_like(self, memory_format=torch.contiguous_format)
 
 
@@ -95,7 +69,15 @@ for _name, _meta in {
     "index_add_planned": _meta_planned,
 }.items():
     _fake(_name, _meta)
-for _name in ("index_add_", "index_add_out", "scatter_add_", "scatter_add_out", "index_put_", "index_add_planned_"):
+for _name in (
+    "index_add_",
+    "index_add_out",
+    "scatter_add_",
+    "scatter_add_out",
+    "index_put_",
+    "index_put_rows_",
+    "index_add_planned_",
+):
     _fake(_name, lambda *args, **kwargs: None)
 
 
@@ -114,7 +96,7 @@ def _index_add_setup(ctx, inputs, output):
 
 def _index_add_backward(ctx, grad):
     (index,) = ctx.saved_tensors
-    source_grad = _ops.index_select(grad, ctx.dim, index).reshape(ctx.source_shape)
+    source_grad = ops.index_select(grad, ctx.dim, index).reshape(ctx.source_shape)
     return grad, None, None, _scaled(source_grad, ctx.alpha, ctx.alpha_imag), None, None, None
 
 
@@ -128,7 +110,7 @@ def _scatter_add_backward(ctx, grad):
     from .routes import ElementRoute
 
     (index,) = ctx.saved_tensors
-    read = _ops.gather(grad, ctx.dim, index)
+    read = ops.gather(grad, ctx.dim, index)
     return grad, None, None, ElementRoute(ctx.dim).fit(read, ctx.src_shape)
 
 
@@ -141,7 +123,7 @@ def _index_put_setup(ctx, inputs, output):
 def _index_put_backward(ctx, grad):
     from .points import reduce_to_shape
 
-    read = _ops.index(grad, list(ctx.saved_tensors), ctx.dims)
+    read = ops.index(grad, list(ctx.saved_tensors), ctx.dims)
     return grad, [None] * len(ctx.saved_tensors), None, reduce_to_shape(read, ctx.values_shape)
 
 
@@ -152,7 +134,7 @@ def _planned_setup(ctx, inputs, output):
 
 
 def _planned_backward(ctx, grad):
-    source_grad = _ops.index_select(grad, ctx.dim, _targets(*ctx.saved_tensors, ctx.num_rows))
+    source_grad = ops.index_select(grad, ctx.dim, _targets(*ctx.saved_tensors, ctx.num_rows))
     return grad, None, None, None, _scaled(source_grad, ctx.alpha, ctx.alpha_imag), None, None, None
 
 
@@ -163,7 +145,7 @@ def _segment_sum_setup(ctx, inputs, output):
 
 
 def _segment_sum_backward(ctx, grad):
-    return _ops.index_select(grad, 0, _targets(*ctx.saved_tensors, ctx.num_rows)), None, None
+    return ops.index_select(grad, 0, _targets(*ctx.saved_tensors, ctx.num_rows)), None, None
 
 
 def _targets(permutation: Tensor | None, offsets: Tensor, num_rows: int) -> Tensor:
@@ -203,22 +185,22 @@ def _embedding_setup(ctx, inputs, output):
 
 
 def _index_select_backward(ctx, grad):
-    return _ops.index_add(grad.new_zeros(ctx.shape), ctx.dim, *ctx.saved_tensors, grad), None, None
+    return ops.index_add(grad.new_zeros(ctx.shape), ctx.dim, *ctx.saved_tensors, grad), None, None
 
 
 def _gather_backward(ctx, grad):
-    return _ops.scatter_add(grad.new_zeros(ctx.shape), ctx.dim, *ctx.saved_tensors, grad), None, None
+    return ops.scatter_add(grad.new_zeros(ctx.shape), ctx.dim, *ctx.saved_tensors, grad), None, None
 
 
 def _index_backward(ctx, grad):
     indices = list(ctx.saved_tensors)
-    return _ops.index_put(grad.new_zeros(ctx.shape), indices, ctx.dims, grad), [None] * len(indices), None
+    return ops.index_put(grad.new_zeros(ctx.shape), indices, ctx.dims, grad), [None] * len(indices), None
 
 
 def _embedding_backward(ctx, grad):
     (indices,) = ctx.saved_tensors
     return (
-        _ops.embedding_dense_backward(grad, indices, ctx.num_rows, ctx.padding_idx, ctx.scale_grad_by_freq),
+        ops.embedding_dense_backward(grad, indices, ctx.num_rows, ctx.padding_idx, ctx.scale_grad_by_freq),
         None,
         None,
         None,
@@ -237,4 +219,4 @@ for _name, _backward, _setup in (
     ("index", _index_backward, _index_setup),
     ("embedding", _embedding_backward, _embedding_setup),
 ):
-    register_autograd(f"reprocuda::{_name}", _backward, setup_context=_setup, lib=_fragment)
+    register_autograd(f"reprocuda::{_name}", _backward, setup_context=_setup, lib=fragment)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from . import autograd
+from . import autograd, ops
 from .alpha import Alpha, python_number, split_alpha
 from .autocast import widest
 from .autograd import accumulate, accumulate_, transforms_active
@@ -20,7 +20,6 @@ from .plan import SegmentPlan
 from .points import PointRoute, normalize_indices, on_device_of
 from .routes import ElementRoute, PlanRoute, RowRoute
 
-_ops = torch.ops.reprocuda
 is_compiling = torch.compiler.is_compiling
 
 
@@ -102,7 +101,7 @@ def index_add(
     try:
         alpha = python_number(alpha)
         if is_compiling():
-            return _ops.index_add(input, dim, index, source, *split_alpha(alpha, input.dtype))
+            return ops.index_add(input, dim, index, source, *split_alpha(alpha, input.dtype))
         return accumulate(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
         return judge("index_add", reason, torch.index_add, input, dim, index, source, alpha=alpha)
@@ -133,7 +132,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Ten
 def _index_add_planned(input: Tensor, dim: int, plan: SegmentPlan, source: Tensor, alpha: Alpha) -> Tensor:
     alpha = python_number(alpha)
     if is_compiling():
-        return _ops.index_add_planned(
+        return ops.index_add_planned(
             input, dim, plan.permutation, plan.offsets, source, *split_alpha(alpha, input.dtype)
         )
     return accumulate(PlanRoute(plan, wrap_dim(dim, input.dim())), input, source, (), alpha)
@@ -145,7 +144,7 @@ def _index_add_out(
     targets = index.targets if isinstance(index, SegmentPlan) else index
     return write_out(
         lambda: index_add(input, dim, index, source, alpha=alpha),
-        lambda: _ops.index_add_out(input, dim, targets, source, *split_alpha(python_number(alpha), input.dtype), out),
+        lambda: ops.index_add_out(input, dim, targets, source, *split_alpha(python_number(alpha), input.dtype), out),
         lambda: torch.index_add(input, dim, targets, source, alpha=alpha, out=out),
         out,
         input,
@@ -191,7 +190,7 @@ def scatter_add(
     if out is not None:
         return write_out(
             lambda: scatter_add(input, dim, index, src),
-            lambda: _ops.scatter_add_out(input, dim, index, src, out),
+            lambda: ops.scatter_add_out(input, dim, index, src, out),
             lambda: torch.scatter_add(input, dim, index, src, out=out),
             out,
             input,
@@ -200,7 +199,7 @@ def scatter_add(
     if input.dtype != src.dtype:
         input, src = widest(input, src)
     if is_compiling():
-        return _ops.scatter_add(input, dim, index, src)
+        return ops.scatter_add(input, dim, index, src)
     try:
         return accumulate(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
@@ -267,7 +266,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
         indices, values = on_device_of(input, indices, values)
         tensors, dims = normalize_indices(input, indices)
         if is_compiling():
-            return _ops.index_put(input, tensors, dims, values)
+            return ops.index_put(input, tensors, dims, values)
         return autograd.accumulate(PointRoute(tuple(dims)), input, values, tuple(tensors))
     except ValueError as reason:
         return judge("index_put", reason, torch.ops.aten.index_put, input, list(indices), values, True)
@@ -326,5 +325,5 @@ def segment_sum(
     if not isinstance(plan, SegmentPlan):
         plan = SegmentPlan.from_offsets(plan, num_rows=src.shape[0])
     if is_compiling():
-        return _ops.segment_sum(src, plan.permutation, plan.offsets)
+        return ops.segment_sum(src, plan.permutation, plan.offsets)
     return accumulate(PlanRoute(plan), None, src, ())

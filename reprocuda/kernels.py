@@ -18,7 +18,6 @@ from .irregular import write_resized
 from .overrides import Override, Slot
 from .points import normalize_indices, on_device_of
 
-_ops = torch.ops.reprocuda
 _ERRORS = (ValueError, RuntimeError)
 
 
@@ -146,13 +145,17 @@ def _index_put_under_autocast(slot: Slot) -> Callable:
 
 
 def _index_put_impl_(slot: Slot) -> Callable:
-    switch, ours = slot.switch, slot.ours
+    switch, ours, ours_by_rows = slot.switch, slot.ours, slot.compiled("index_put_rows_")
 
     def kernel(keyset, self, indices, values, accumulate=False, unsafe=False):
         try:
             if not (accumulate and switch.on):
                 return slot.native(keyset, self, indices, values, accumulate, unsafe)
-            ours(keyset, self, *normalize_indices(self, indices), values)
+            tensors, dims = normalize_indices(self, indices)
+            if len(tensors) == 1 and dims[0] == 0:
+                ours_by_rows(keyset, self, tensors[0], values)
+            else:
+                ours(keyset, self, tensors, dims, values)
             return self
         except _ERRORS as error:
             return slot.failed(error, keyset, self, indices, values, accumulate, unsafe)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from . import ops
 from .alpha import Alpha
 from .autograd import Where, accumulate, gather
 from .routes import Route, merge_batch
-
-_ops = torch.ops.reprocuda
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class LookupRoute(Route):
     masked: bool = False
 
     def add(self, base: None, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
-        return _ops.embedding_dense_backward(src, *where, self.num_rows, self.padding_idx, self.scale_grad_by_freq)
+        return ops.embedding_dense_backward(src, *where, self.num_rows, self.padding_idx, self.scale_grad_by_freq)
 
     def take(self, values: Tensor, where: Where) -> Tensor:
         (indices,) = where

@@ -67,9 +67,13 @@ class Slot:
         self.switch = switch
         self.key = override.keys[device]
         if override.compiled is not None:
-            self.ours = get_kernel(f"reprocuda::{override.compiled}", self.key).call_boxed
+            self.ours = self.compiled(override.compiled)
         self._kernel = override.make(self)
         self._register()
+
+    def compiled(self, name: str) -> Callable:
+        """An operator of ours on this device: called as (keyset, *arguments), past autograd and the dispatcher."""
+        return get_kernel(f"reprocuda::{name}", self.key).call_boxed
 
     def _register(self) -> None:
         name, key = f"aten::{self.override.overload}", self.key

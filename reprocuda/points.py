@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from . import ops
 from .alpha import Alpha
 from .autograd import Where, accumulate, gather
 from .checks import check_range, checks
 from .plan import SegmentPlan
 from .routes import PlanRoute, Route
 
-_ops = torch.ops.reprocuda
 _MASKS = (torch.bool, torch.uint8)
 _FIRST_DIMS = [list(range(count)) for count in range(65)]  # torch allows 64 dimensions
 
@@ -83,16 +83,13 @@ class PointRoute(Route):
     dims: tuple[int, ...]
 
     def add(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
-        return _ops.index_put(base, list(where), list(self.dims), src)
+        return ops.index_put(base, list(where), list(self.dims), src)
 
     def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
-        _ops.index_put_(base, list(where), list(self.dims), src)
+        ops.index_put_(base, list(where), list(self.dims), src)
 
     def take(self, values: Tensor, where: Where) -> Tensor:
-        indices: list[Tensor | None] = [None] * (self.dims[-1] + 1)
-        for dim, index in zip(self.dims, where, strict=True):
-            indices[dim] = index
-        return torch.ops.aten.index(values, indices)
+        return torch.ops.aten.index(values, ops.by_dim(where, self.dims))
 
     def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
         return reduce_to_shape(taken, shape)
@@ -149,9 +146,7 @@ def _index_put_legacy_batched(base: Tensor, indices: list[Tensor], dims: list[in
     tensors: one key a point, added by an operator that it can loop over."""
     elements = torch.arange(base.numel(), device=base.device).reshape(base.shape)
     keys = PointRoute(tuple(dims)).take(elements, tuple(indices))
-    return _ops.index_add(base.reshape(-1), 0, keys.flatten(), values.expand(keys.shape).reshape(-1)).reshape(
-        base.shape
-    )
+    return ops.index_add(base.reshape(-1), 0, keys.flatten(), values.expand(keys.shape).reshape(-1)).reshape(base.shape)
 
 
 _batched_library = torch.library.Library("reprocuda", "IMPL", "Batched")

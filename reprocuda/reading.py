@@ -10,14 +10,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from . import autograd
+from . import autograd, ops
 from .functional import is_compiling, wrap_dim
 from .lookup import LookupRoute, without_padding
 from .plan import SegmentPlan
 from .points import PointRoute, normalize_indices, on_device_of
 from .routes import ElementRoute, PlanRoute, RowRoute
-
-_ops = torch.ops.reprocuda
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
@@ -50,7 +48,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     if sparse_grad or out is not None:
         return torch.gather(input, dim, index, sparse_grad=sparse_grad, out=out)
     if is_compiling():
-        return _ops.gather(input, dim, index)
+        return ops.gather(input, dim, index)
     return autograd.gather(ElementRoute(wrap_dim(dim, input.dim())), input, (index,))
 
 
@@ -85,7 +83,7 @@ def index_select(input: Tensor, dim: int, index: Tensor | SegmentPlan, *, out: T
     if out is not None:
         return torch.index_select(input, dim, index.targets if planned else index, out=out)
     if is_compiling():
-        return _ops.index_select(input, dim, index.targets if planned else index)
+        return ops.index_select(input, dim, index.targets if planned else index)
     dim = wrap_dim(dim, input.dim())
     return (
         autograd.gather(PlanRoute(index, dim), input, ())
@@ -174,7 +172,7 @@ def index(input: Tensor, indices: Tensor | Sequence[Tensor | None]) -> Tensor:
     except ValueError:
         return torch.ops.aten.index(input, indices)
     if is_compiling():
-        return _ops.index(input, tensors, dims)
+        return ops.index(input, tensors, dims)
     return autograd.gather(PointRoute(tuple(dims)), input, tuple(tensors))
 
 
@@ -230,7 +228,7 @@ def embedding(
         with torch.no_grad():
             torch.embedding_renorm_(weight, indices.contiguous(), max_norm, norm_type)
     if is_compiling():
-        return _ops.embedding(weight, indices, padding, scale_grad_by_freq)
+        return ops.embedding(weight, indices, padding, scale_grad_by_freq)
     if planned and not scale_grad_by_freq:
         rows = autograd.gather(PlanRoute(input), weight, ()).reshape(*input.shape, weight.shape[1])
         return without_padding(rows, indices, padding)

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from . import ops
 from .alpha import Alpha, split_alpha
 from .autograd import Where, accumulate, accumulate_, gather, legacy_batched, needs_autograd
 from .checks import check_range, checks
 
 if TYPE_CHECKING:
     from .plan import SegmentPlan
-
-_ops = torch.ops.reprocuda
 
 
 class Route:
@@ -52,11 +51,11 @@ class RowRoute(Route):
 
     def add(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
         self._check(base, where)
-        return _ops.index_add(base, self.dim, *where, src, *split_alpha(alpha, base.dtype))
+        return ops.index_add(base, self.dim, *where, src, *split_alpha(alpha, base.dtype))
 
     def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
         self._check(base, where)
-        _ops.index_add_(base, self.dim, *where, src, *split_alpha(alpha, base.dtype))
+        ops.index_add_(base, self.dim, *where, src, *split_alpha(alpha, base.dtype))
 
     def _check(self, base: Tensor, where: Where) -> None:
         if checks.on:
@@ -100,11 +99,11 @@ class ElementRoute(Route):
 
     def add(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
         self._check(base, where)
-        return _ops.scatter_add(base, self.dim, *where, src)
+        return ops.scatter_add(base, self.dim, *where, src)
 
     def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
         self._check(base, where)
-        _ops.scatter_add_(base, self.dim, *where, src)
+        ops.scatter_add_(base, self.dim, *where, src)
 
     def _check(self, base: Tensor, where: Where) -> None:
         if checks.on:
@@ -153,14 +152,14 @@ class PlanRoute(Route):
     def add(self, base: Tensor | None, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
         plan = self.plan
         if base is None:
-            return _ops.segment_sum(src, plan.permutation, plan.offsets)
-        return _ops.index_add_planned(
+            return ops.segment_sum(src, plan.permutation, plan.offsets)
+        return ops.index_add_planned(
             base, self.dim, plan.permutation, plan.offsets, src, *split_alpha(alpha, base.dtype)
         )
 
     def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
         plan = self.plan
-        _ops.index_add_planned_(base, self.dim, plan.permutation, plan.offsets, src, *split_alpha(alpha, base.dtype))
+        ops.index_add_planned_(base, self.dim, plan.permutation, plan.offsets, src, *split_alpha(alpha, base.dtype))
 
     def take(self, values: Tensor, where: Where) -> Tensor:
         return torch.index_select(values, self.dim, self.plan.targets)

@@ -10,6 +10,7 @@ namespace reprocuda {
 inline constexpr const char* kIndexPutSchemas[] = {
     "index_put(Tensor self, Tensor[] indices, int[] dims, Tensor values) -> Tensor",
     "index_put_(Tensor(a!) self, Tensor[] indices, int[] dims, Tensor values) -> ()",
+    "index_put_rows_(Tensor(a!) self, Tensor index, Tensor values) -> ()",
 };
 
 // Sizes of all tensors broadcast together, by torch's rule; Irregular when they do not.
@@ -125,24 +126,34 @@ void index_put_into(Target target, int64_t first, const std::vector<Tensor>& ind
   values_sizes.insert(values_sizes.end(), out_sizes.begin() + last, out_sizes.end());
   const Tensor rows = as_contiguous(expand(values, values_sizes, op));
 
-  IndexLinearization linearization = make_linearization(indices, shape, out_sizes.data() + first, op);
-  Tensor keys = new_tensor({linearization.num_elements}, ScalarType::Long, out);
-  linearization.keys = static_cast<int64_t*>(keys.mutable_data_ptr());
-  int64_t bad = Backend::linearize(linearization, out);
-  if (bad >= 0) {
-    raise_bad_index(indices, shape, dims, out_sizes.data() + first, bad, op);
-  }
-
   Accumulation problem = make_accumulation(type);
   const Extents extents{product(out_sizes.data(), out_sizes.data() + first),
                         product(out_sizes.data() + first, out_sizes.data() + last),
                         product(out_sizes.data() + last, out_sizes.data() + out_sizes.size())};
-  set_shape(problem, extents, linearization.num_elements);
+  set_shape(problem, extents, product(shape.data(), shape.data() + shape.size()));
   problem.out = target.out_ptr();
   problem.self = target.self_ptr();
   problem.src = rows.const_data_ptr();
-  problem.index = keys.const_data_ptr();
-  Backend::accumulate(problem, out);
+  const auto accumulate_by = [&](const Tensor& keys) {
+    problem.index = keys.const_data_ptr();
+    problem.index_is_int64 = keys.scalar_type() == ScalarType::Long;
+    return Backend::accumulate(problem, out);
+  };
+
+  // A single index is its own key unless some entry is negative. The CPU reports that one before it writes anything, so
+  // there it may just be tried.
+  if (indices.size() == 1 && out.is_cpu() && accumulate_by(as_contiguous(indices.front())) < 0) {
+    target.commit();
+    return;
+  }
+  IndexLinearization linearization = make_linearization(indices, shape, out_sizes.data() + first, op);
+  Tensor keys = new_tensor({linearization.num_elements}, ScalarType::Long, out);
+  linearization.keys = static_cast<int64_t*>(keys.mutable_data_ptr());
+  const int64_t bad = Backend::linearize(linearization, out);
+  if (bad >= 0) {
+    raise_bad_index(indices, shape, dims, out_sizes.data() + first, bad, op);
+  }
+  accumulate_by(keys);
   target.commit();
 }
 
@@ -185,10 +196,18 @@ void index_put_(const Tensor& self, const std::vector<Tensor>& indices, const st
   index_put_any<Backend>(self, separate, dims, detach_from(values, self, op), op);
 }
 
+// index_put_ with one index, in the first dimension: the commonest case, without lists, which alone cost a caller from
+// Python a microsecond.
+template <class Backend>
+void index_put_rows_(const Tensor& self, const Tensor& index, const Tensor& values) {
+  index_put_<Backend>(self, {index}, {0}, values);
+}
+
 template <class Backend>
 void register_index_put(torch::stable::detail::StableLibrary& library) {
   library.impl("index_put", TORCH_BOX(&index_put<Backend>));
   library.impl("index_put_", TORCH_BOX(&index_put_<Backend>));
+  library.impl("index_put_rows_", TORCH_BOX(&index_put_rows_<Backend>));
 }
 
 }  // namespace reprocuda

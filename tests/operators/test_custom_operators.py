@@ -51,6 +51,7 @@ MUTATING = {
         ops.scatter_add_out, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False), torch.empty(4, 2),
     ),
     "index_put_": lambda: (ops.index_put_, real(3, 4, grad=False), [INDEX], [1], real(3, 1, grad=False)),
+    "index_put_rows_": lambda: (ops.index_put_rows_, real(4, 2, grad=False), INDEX, real(3, 1, grad=False)),
     "index_add_planned_": lambda: (
         ops.index_add_planned_, real(4, 2, grad=False), 0, PLAN.permutation, PLAN.offsets, real(3, 2, grad=False),
     ),

@@ -1,0 +1,60 @@
+"""The operators registered with torch: the compiled sums, and the readers whose gradients they are.
+
+Readers are torch's own in all but their derivative (compiled.py). Each operator is named here as the one overload it
+has: a packet of torch.ops would choose it anew at every call.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.library import Library
+
+from . import _library  # noqa: F401 - registers the operators
+
+
+def by_dim(indices: list[Tensor], dims: list[int]) -> list[Tensor | None]:
+    """Index tensors as torch takes them: one entry a dimension, None where there is none."""
+    placed: list[Tensor | None] = [None] * (max(dims) + 1)
+    for dim, index in zip(dims, indices, strict=True):
+        placed[dim] = index
+    return placed
+
+
+_READERS = {
+    "index_select(Tensor self, int dim, Tensor index) -> Tensor": torch.index_select,
+    "gather(Tensor self, int dim, Tensor index) -> Tensor": lambda self, dim, index: torch.gather(
+        self, dim, index.long()
+    ),
+    "index(Tensor self, Tensor[] indices, int[] dims) -> Tensor": lambda self, indices, dims: torch.ops.aten.index(
+        self, by_dim(indices, dims)
+    ),
+    "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False) -> Tensor": (
+        lambda weight, indices, padding_idx=-1, scale_grad_by_freq=False: torch.embedding(weight, indices)
+    ),
+}
+
+
+fragment = Library("reprocuda", "FRAGMENT")
+for _schema, _reader in _READERS.items():
+    _name = fragment.define(_schema)
+    fragment.impl(_name, _reader, "CompositeExplicitAutograd")
+
+
+index_add = torch.ops.reprocuda.index_add.default
+index_add_ = torch.ops.reprocuda.index_add_.default
+index_add_out = torch.ops.reprocuda.index_add_out.default
+index_add_planned = torch.ops.reprocuda.index_add_planned.default
+index_add_planned_ = torch.ops.reprocuda.index_add_planned_.default
+scatter_add = torch.ops.reprocuda.scatter_add.default
+scatter_add_ = torch.ops.reprocuda.scatter_add_.default
+scatter_add_out = torch.ops.reprocuda.scatter_add_out.default
+index_put = torch.ops.reprocuda.index_put.default
+index_put_ = torch.ops.reprocuda.index_put_.default
+embedding_dense_backward = torch.ops.reprocuda.embedding_dense_backward.default
+segment_plan = torch.ops.reprocuda.segment_plan.default
+segment_sum = torch.ops.reprocuda.segment_sum.default
+index_select = torch.ops.reprocuda.index_select.default
+gather = torch.ops.reprocuda.gather.default
+index = torch.ops.reprocuda.index.default
+embedding = torch.ops.reprocuda.embedding.default
