@@ -101,6 +101,7 @@ void accumulate(const Accumulation& problem, const Context& context) {
   segments.self = problem.self;
   segments.out = problem.out;
   segments.num_rows = problem.num_rows;
+  segments.num_sources = problem.num_rows;
   segments.num_targets = problem.num_targets;
   segments.inner = problem.inner;
   segments.ignored_target = problem.ignored_target;
@@ -139,6 +140,7 @@ void accumulate(const ElementAccumulation& problem, const Context& context) {
   segments.weight = {true, false, 1.0, 0.0, 1};
   segments.force_exact = exact_is_forced();
   const int64_t num_sources = keys.count == 0 ? 0 : std::max(keys.count, last_source_offset(problem) + 1);
+  segments.num_sources = num_sources;
   segments.row_bytes = narrow_row_bytes(num_sources, 1, problem.dtype);
   with_word(num_sources, keys.num_outputs, [&]<class Word>() {
     use(segments, group<Word>(keys.count, keys.num_outputs, nullptr, nullptr, context, [&](Word* words, Word* sources) {

@@ -6,6 +6,8 @@
 // tail partial of it, the last one its head partial, and a second kernel merges them.
 #pragma once
 
+#include <cstdio>
+
 #include "element.cuh"
 
 namespace reprocuda {
@@ -20,6 +22,7 @@ struct SegmentProblem {
   const int64_t* offsets;    // [num_targets + 1] into the sorted order
   const void* permutation;   // [num_rows] source rows in sorted order, or nullptr: the rows are sorted
   int permutation_bytes;     // of one entry: 4 or 8
+  int64_t num_sources;       // a bound on its entries
   int64_t num_rows;
   int64_t num_targets;
   int64_t inner;
@@ -49,6 +52,18 @@ __device__ __forceinline__ int64_t source_row(const SegmentProblem& problem, int
                                         : __ldg(static_cast<const int64_t*>(problem.permutation) + position);
 }
 
+// A plan can come from anywhere; a wrong one must not become a wild read. These do not return.
+__attribute__((noinline)) __device__ inline void report_bad_row(int64_t position, int64_t row, int64_t num_rows) {
+  printf("reprocuda: a plan's permutation names row %lld at position %lld, of %lld rows\n", static_cast<long long>(row),
+         static_cast<long long>(position), static_cast<long long>(num_rows));
+  __trap();
+}
+
+__attribute__((noinline)) __device__ inline void report_bad_offsets(int64_t num_rows) {
+  printf("reprocuda: a plan's offsets do not rise from 0 to %lld, the number of rows\n", static_cast<long long>(num_rows));
+  __trap();
+}
+
 // The source rows at kCount positions from `position` on; those beyond the first `count` repeat the last of these.
 template <int kCount>
 __device__ __forceinline__ void source_rows(const SegmentProblem& problem, int64_t position, int count,
@@ -69,6 +84,12 @@ __device__ __forceinline__ void source_rows(const SegmentProblem& problem, int64
     gather(static_cast<const uint32_t*>(problem.permutation) + position);
   } else {
     gather(static_cast<const int64_t*>(problem.permutation) + position);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      if (static_cast<uint64_t>(rows[j]) >= static_cast<uint64_t>(problem.num_sources)) {
+        report_bad_row(position + (j < count ? j : count - 1), rows[j], problem.num_sources);
+      }
+    }
   }
 }
 
@@ -111,14 +132,16 @@ struct SegmentPath {
   const int64_t* offsets;
   int64_t num_targets;
   int64_t first_row;
+  int64_t last_row;
   int64_t num_items;
   int64_t items_per_walker;
   int64_t items_per_unit;
 
   __device__ explicit SegmentPath(const SegmentProblem& problem)
-      : offsets(problem.offsets), num_targets(problem.num_targets), first_row(__ldg(problem.offsets)) {
+      : offsets(problem.offsets), num_targets(problem.num_targets), first_row(__ldg(problem.offsets)),
+        last_row(__ldg(problem.offsets + problem.num_targets)) {
     const unsigned walkers = kSegmentThreads / static_cast<unsigned>(problem.lanes);
-    num_items = __ldg(offsets + num_targets) - first_row + num_targets;
+    num_items = last_row - first_row + num_targets;
     items_per_walker = (num_items + problem.num_units * walkers - 1) / (problem.num_units * walkers);
     items_per_unit = items_per_walker * walkers;
   }

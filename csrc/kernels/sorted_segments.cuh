@@ -40,6 +40,7 @@ __attribute__((noinline)) __device__ void write_exactly(const SegmentProblem& pr
   const Slice slice(problem, blockIdx.x % problem.num_slices, columns_per_lane);
   const int64_t begin = problem.offsets[target];
   const int64_t end = problem.offsets[target + 1];
+  if (begin < 0 || end > problem.num_rows) report_bad_offsets(problem.num_rows);
   const int64_t column = slice.first_column + in_tile;
   const int64_t at = (slice.first_target + target) * problem.inner + column;
   const T* self = problem.self == nullptr ? nullptr : static_cast<const T*>(problem.self) + at;
@@ -188,7 +189,7 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
   const int64_t* offsets = problem.offsets + first_target;
   const auto row_before = [&](int target) {
     const int64_t row = __ldg(offsets + target) - first_row;
-    return static_cast<int>(row < INT32_MAX ? row : INT32_MAX);
+    return static_cast<int>(row < 0 ? -1 : row < INT32_MAX ? row : INT32_MAX);
   };
   Sum<T> sums[kColumns];
   clear(sums);
@@ -200,6 +201,7 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
   int end = num_rows == 0 && num_targets == 0 ? 0 : row_before(target + 1);
 
   for (int row = begin;;) {
+    if (end < begin) report_bad_offsets(problem.num_rows);
     const bool is_head = target == 0 && is_late;
     const int num_ahead = num_rows - row < kAhead ? num_rows - row : kAhead;
     const int count = end - row < num_ahead ? end - row : num_ahead;
@@ -306,8 +308,13 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
       const int64_t end_item = path.clamp(begin_item + path.items_per_walker);
       const int num_targets = static_cast<int>(starts[walker + 1] - first_target);
       const int num_rows = static_cast<int>(end_item - begin_item) - num_targets;
+      const int64_t row = path.row_at(begin_item, first_target);
+      if (num_targets < 0 || num_rows < 0 || path.first_row < 0 || row + num_rows > path.last_row ||
+          path.last_row > problem.num_rows) {
+        report_bad_offsets(problem.num_rows);
+      }
       const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner + lane.column;
-      walk(state, problem, lane, src, path.row_at(begin_item, first_target), num_rows, first_target, num_targets, heads, tails);
+      walk(state, problem, lane, src, row, num_rows, first_target, num_targets, heads, tails);
     }
     const bool all_through = __syncthreads_and(state.is_through);
     if constexpr (kIsFloat<T>) {

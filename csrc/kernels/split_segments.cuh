@@ -95,6 +95,7 @@ __global__ void __launch_bounds__(kSegmentThreads)
   if (unit_begin >= path.num_items || target >= path.num_targets || target == problem.ignored_target) return;
   const int64_t begin = __ldg(path.offsets + target);
   const int64_t length = __ldg(path.offsets + target + 1) - begin;
+  if (begin < path.first_row || length < 0 || begin + length > path.last_row) report_bad_offsets(problem.num_rows);
   const int64_t first_item = path.item_of_row(begin, target);
   if (length == 0 || first_item >= unit_begin) return;
 
