@@ -1,8 +1,9 @@
 // Rounding once, to nearest with ties to even, into any of the four formats.
 //
 // Integer arithmetic only on the host: the result depends on no rounding mode and no flush-to-zero flag, so it may be called
-// while a worker accumulates in a directed mode. A device has no modes, and its conversions name their rounding. A nonzero value that rounds to zero keeps its sign; one that rounds past the
-// largest finite number becomes the infinity; a NaN becomes the canonical quiet NaN.
+// while a worker accumulates in a directed mode. A device has no modes, and its conversions name their rounding. A nonzero
+// value that rounds to zero keeps its sign; one that rounds past the largest finite number becomes the infinity; a NaN
+// becomes the canonical quiet NaN.
 #pragma once
 
 #include "bits.h"
