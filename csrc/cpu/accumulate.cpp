@@ -159,12 +159,14 @@ int64_t sum_elements_by_rows(const ElementAccumulation& problem, const ElementKe
   return sum_by_rows<T>(rows, key);
 }
 
+bool element_bins_fit(const ElementAccumulation& problem) {
+  return problem.num_out <= kMostElementBins / (problem.complex_pairs ? 2 : 1);
+}
+
 Choice choose(const ElementAccumulation& problem) {
   const Algorithm forced = forced_algorithm.load();
   if (forced != Algorithm::kAuto) return {forced, kAllWorkers};
-  const int64_t parts = problem.complex_pairs ? 2 : 1;
-  const int64_t outputs = problem.num_out * parts;
-  const bool fit = outputs <= kMostElementBins;
+  const bool fit = element_bins_fit(problem);
   if (fit && problem.num_elements <= kSmallElements && problem.num_out <= 4 * problem.num_elements) return {Algorithm::kBins, 1};
   if (fit && problem.num_out <= problem.num_elements) return {Algorithm::kBins, kAllWorkers};
   if (problem.num_out <= 8 * problem.num_elements) return {Algorithm::kPartition, kAllWorkers};
@@ -208,7 +210,7 @@ int64_t accumulate_floats(const ElementAccumulation& problem) {
   switch (choice.algorithm) {
     case Algorithm::kBins:
     case Algorithm::kSmall:
-      if (problem.num_out > kMostElementBins / 2) throw std::runtime_error("too many outputs for private bins");
+      if (!element_bins_fit(problem)) throw std::runtime_error("too many outputs for private bins");
       return sum_elements_in_bins<T>(problem, keys, force_exact, max_workers);
     case Algorithm::kPartition: {
       const int64_t parts = problem.complex_pairs ? 2 : 1;

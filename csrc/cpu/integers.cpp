@@ -48,7 +48,8 @@ template <class U, class Index>
 class IntegerRows {
  public:
   IntegerRows(const Accumulation& problem, const Index* index)
-      : problem_(problem), index_(index), src_(static_cast<const U*>(problem.src)), out_(static_cast<U*>(problem.out)) {}
+      : problem_(problem), index_(index), permutation_(problem.plan == nullptr ? nullptr : problem.plan->permutation),
+        src_(static_cast<const U*>(problem.src)), out_(static_cast<U*>(problem.out)) {}
 
   // Every worker owns a stripe of slices, columns or targets, whichever gives each enough to do, so that no two workers
   // meet in one output.
@@ -83,7 +84,8 @@ class IntegerRows {
     for (int64_t position = 0; position < problem_.num_rows; ++position) {
       const int64_t target = index_[position];
       if (static_cast<uint64_t>(target - first_target) >= width || target == problem_.ignored_target) continue;
-      const U* const from = src_ + (slice * problem_.num_rows + position) * problem_.inner;
+      const int64_t row = permutation_ == nullptr ? position : permutation_[position];
+      const U* const from = src_ + (slice * problem_.num_rows + row) * problem_.inner;
       U* const to = out_ + (slice * problem_.num_targets + target) * problem_.inner;
       if (alpha.is_one) {
         for (int64_t f = first_column; f < last_column; ++f) add(to[f], from[f]);
@@ -94,7 +96,8 @@ class IntegerRows {
   }
 
   const Accumulation& problem_;
-  const Index* index_;
+  const Index* index_;           // [num_rows], in the order of the permutation where there is one
+  const int64_t* permutation_;
   const U* src_;
   U* out_;
 };
@@ -132,14 +135,10 @@ void accumulate_indexed(const Accumulation& problem, const Index* index) {
   });
 }
 
-// The index that a plan was made from.
-void expand_plan(const Accumulation& problem, int64_t* index) {
-  const Plan& plan = *problem.plan;
-  for (int64_t target = 0; target < problem.num_targets; ++target) {
-    for (int64_t position = plan.offsets[target]; position < plan.offsets[target + 1]; ++position) {
-      index[plan.permutation == nullptr ? position : plan.permutation[position]] = target;
-    }
-  }
+// The target of every position of a plan.
+void expand_offsets(const Accumulation& problem, int64_t* index) {
+  const int64_t* const offsets = problem.plan->offsets;
+  for (int64_t target = 0; target < problem.num_targets; ++target) std::fill(index + offsets[target], index + offsets[target + 1], target);
 }
 
 }  // namespace
@@ -148,7 +147,7 @@ int64_t accumulate_integers(const Accumulation& problem) {
   if (problem.plan != nullptr) {
     int64_t* index = nullptr;
     const Workspace memory = lease([&](Layout& layout) { index = layout.take<int64_t>(problem.num_rows); });
-    expand_plan(problem, index);
+    expand_offsets(problem, index);
     accumulate_indexed(problem, index);
     return -1;
   }

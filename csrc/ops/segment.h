@@ -31,7 +31,8 @@ std::tuple<Tensor, Tensor> segment_plan(const Tensor& index, int64_t num_segment
   return {permutation, offsets};
 }
 
-// A plan as the backends read it. What can be checked without a device synchronisation is; on the CPU that is all of it.
+// A plan as the backends read it. What can be checked without a device synchronisation is: shapes everywhere, and on the CPU
+// that offsets rise and every entry of the permutation names a row. A row named twice is added twice.
 template <class Backend>
 class PlanArguments {
  public:
