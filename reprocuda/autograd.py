@@ -49,6 +49,8 @@ def accumulate(route: Any, base: Tensor | None, src: Tensor, where: Where, alpha
 
 def accumulate_(route: Any, base: Tensor, src: Tensor, where: Where, alpha: Alpha = 1) -> Tensor:
     """The same, written into `base`, which is returned."""
+    if base.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.")
     if transforms_active():
         return base.copy_(Accumulate.apply(base, src, route, alpha, *where))
     if needs_autograd(base, src):

@@ -81,15 +81,15 @@ for _name in (
     _fake(_name, lambda *args, **kwargs: None)
 
 
-def _scaled(grad: Tensor, alpha: float, alpha_imag: float) -> Tensor:
+def _scaled(grad: Tensor, alpha: float, alpha_imag: float, alpha_int: int) -> Tensor:
     """grad times the conjugate of alpha."""
     if alpha_imag:
         return grad * complex(alpha, -alpha_imag)
-    return grad if alpha == 1 else grad * alpha
+    return grad if alpha == 1 else grad * (alpha_int if float(alpha_int) == alpha else alpha)
 
 
 def _index_add_setup(ctx, inputs, output):
-    _, ctx.dim, index, source, ctx.alpha, ctx.alpha_imag, _ = inputs
+    _, ctx.dim, index, source, *ctx.alpha = inputs
     ctx.source_shape = source.shape
     ctx.save_for_backward(index)
 
@@ -97,7 +97,7 @@ def _index_add_setup(ctx, inputs, output):
 def _index_add_backward(ctx, grad):
     (index,) = ctx.saved_tensors
     source_grad = ops.index_select(grad, ctx.dim, index).reshape(ctx.source_shape)
-    return grad, None, None, _scaled(source_grad, ctx.alpha, ctx.alpha_imag), None, None, None
+    return grad, None, None, _scaled(source_grad, *ctx.alpha), None, None, None
 
 
 def _scatter_add_setup(ctx, inputs, output):
@@ -128,14 +128,14 @@ def _index_put_backward(ctx, grad):
 
 
 def _planned_setup(ctx, inputs, output):
-    _, ctx.dim, permutation, offsets, source, ctx.alpha, ctx.alpha_imag, _ = inputs
+    _, ctx.dim, permutation, offsets, source, *ctx.alpha = inputs
     ctx.num_rows = source.shape[ctx.dim]
     ctx.save_for_backward(permutation, offsets)
 
 
 def _planned_backward(ctx, grad):
     source_grad = ops.index_select(grad, ctx.dim, _targets(*ctx.saved_tensors, ctx.num_rows))
-    return grad, None, None, None, _scaled(source_grad, ctx.alpha, ctx.alpha_imag), None, None, None
+    return grad, None, None, None, _scaled(source_grad, *ctx.alpha), None, None, None
 
 
 def _segment_sum_setup(ctx, inputs, output):

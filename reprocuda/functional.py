@@ -96,15 +96,17 @@ def index_add(
     """
     if out is not None:
         return _index_add_out(input, dim, index, source, alpha, out)
-    if isinstance(index, SegmentPlan):
-        return _index_add_planned(input, dim, index, source, alpha)
+    targets = index
     try:
         alpha = python_number(alpha)
+        if isinstance(index, SegmentPlan):
+            targets = index.targets
+            return _index_add_planned(input, dim, index, source, alpha)
         if is_compiling():
             return ops.index_add(input, dim, index, source, *split_alpha(alpha, input.dtype))
         return accumulate(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
-        return judge("index_add", reason, torch.index_add, input, dim, index, source, alpha=alpha)
+        return judge("index_add", reason, torch.index_add, input, dim, targets, source, alpha=alpha)
 
 
 def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Tensor, *, alpha: Alpha = 1) -> Tensor:
@@ -120,17 +122,18 @@ def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Ten
     """
     if is_compiling():
         return input.copy_(index_add(input, dim, index, source, alpha=alpha))
-    if isinstance(index, SegmentPlan):
-        return accumulate_(PlanRoute(index, wrap_dim(dim, input.dim())), input, source, (), python_number(alpha))
+    targets = index
     try:
         alpha = python_number(alpha)
+        if isinstance(index, SegmentPlan):
+            targets = index.targets
+            return accumulate_(PlanRoute(index, wrap_dim(dim, input.dim())), input, source, (), alpha)
         return accumulate_(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
-        return judge_in_place("index_add_", reason, torch.Tensor.index_add_, input, dim, index, source, alpha=alpha)
+        return judge_in_place("index_add_", reason, torch.Tensor.index_add_, input, dim, targets, source, alpha=alpha)
 
 
 def _index_add_planned(input: Tensor, dim: int, plan: SegmentPlan, source: Tensor, alpha: Alpha) -> Tensor:
-    alpha = python_number(alpha)
     if is_compiling():
         return ops.index_add_planned(
             input, dim, plan.permutation, plan.offsets, source, *split_alpha(alpha, input.dtype)
@@ -310,7 +313,7 @@ def segment_sum(
 
     Raises:
         ValueError: offsets that do not rise from 0 to num_rows.
-        RuntimeError: a plan for another number of rows, or on another device.
+        RuntimeError: a plan for another number of rows, or on another device; a src without dimensions.
 
     Determinism: exact, both this and its derivatives. A segment's rows may come in any order.
 
@@ -322,6 +325,8 @@ def segment_sum(
         tensor([3., 0., 4.])
     """
     plan = plan_or_offsets
+    if src.dim() == 0:
+        raise RuntimeError("segment_sum(): src must have at least one dimension, the rows")
     if not isinstance(plan, SegmentPlan):
         plan = SegmentPlan.from_offsets(plan, num_rows=src.shape[0])
     if is_compiling():

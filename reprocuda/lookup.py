@@ -38,7 +38,7 @@ class LookupRoute(Route):
             rows = rows.masked_fill((indices == self.padding_idx).unsqueeze(-1), 0)
         if self.scale_grad_by_freq:
             counts = torch.bincount(indices.flatten(), minlength=self.num_rows)
-            rows = rows / counts[indices].unsqueeze(-1)
+            rows = divide_by_counts(rows, counts[indices].unsqueeze(-1))
         return rows
 
     def spread(self, grad: Tensor, shape: torch.Size, where: Where) -> Tensor:
@@ -73,7 +73,7 @@ class LookupRoute(Route):
             if self.scale_grad_by_freq:
                 merged = merge_batch(indices, self.num_rows)
                 counts = torch.bincount(merged, minlength=batch * self.num_rows)
-                rows = rows / counts[merged].reshape(*indices.shape, 1)
+                rows = divide_by_counts(rows, counts[merged].reshape(*indices.shape, 1))
             return rows
         if where_dims[0] is None:  # the batch joins the features
             rows = gather(self, values.movedim(0, 1).flatten(1), where)
@@ -82,6 +82,12 @@ class LookupRoute(Route):
         table = LookupRoute(batch * self.num_rows, -1, self.scale_grad_by_freq)
         rows = gather(table, values.flatten(0, 1), (merge_batch(indices, self.num_rows).reshape(indices.shape),))
         return without_padding(rows, indices, self.padding_idx)
+
+
+def divide_by_counts(rows: Tensor, counts: Tensor) -> Tensor:
+    """A count does not fit float16 beyond 65504, nor exactly beyond 2048."""
+    wide = torch.promote_types(rows.dtype, torch.float32)
+    return (rows.to(wide) / counts).to(rows.dtype)
 
 
 def without_padding(rows: Tensor, indices: Tensor, padding_idx: int) -> Tensor:

@@ -92,7 +92,7 @@ class Slot:
 
     def failed(self, error: Exception, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """What a kernel does with an error of either side: find the lost kernel, let torch judge, or pass it on."""
-        if isinstance(error, ValueError) and self.switch.on:
+        if isinstance(error, ValueError):  # even if the last scope has closed since the call began
             return self._judge(error, keyset, *args, **kwargs)
         if _INVALIDATED in str(error):
             self._replace_lost_kernel()

@@ -26,7 +26,7 @@ class SegmentPlan:
 
     Determinism: exact; a plan changes the order in which rows are read and never the sum.
 
-    Cost: 8 bytes a row and 8 a segment. `from_index` groups with a counting sort on the CPU, O(num_rows +
+    Cost: 16 bytes a row and 8 a segment; the index is copied, so that a buffer may be refilled. `from_index` groups with a counting sort on the CPU, O(num_rows +
     num_segments), and a radix sort on CUDA; the other two sort nothing.
     """
 
@@ -54,12 +54,12 @@ class SegmentPlan:
         """
         from .checks import check_range, checks
 
-        flat = index.reshape(-1)
+        flat = index.detach().reshape(-1).clone()  # the caller may reuse the buffer between forward and backward
         if checks.on:
             check_range("SegmentPlan.from_index", flat, 0, num_segments)
         permutation, offsets = torch.ops.reprocuda.segment_plan(flat, num_segments)
         plan = cls(permutation, offsets, flat.numel(), index.shape)
-        plan.__dict__["targets"] = flat  # known already; the cached property would compute it
+        plan.__dict__["targets"] = flat.long()  # known already; the cached property would compute it
         return plan
 
     @classmethod
@@ -81,7 +81,7 @@ class SegmentPlan:
         """
         if offsets.dim() != 1 or offsets.numel() == 0 or offsets.dtype not in (torch.int32, torch.int64):
             raise ValueError("offsets must be an int32 or int64 vector of num_segments + 1 elements")
-        offsets = offsets.long()
+        offsets = offsets.detach().to(torch.int64, copy=True)
         rows = int(offsets[-1]) if num_rows is None else num_rows
         readable = offsets.is_cpu and not torch.compiler.is_compiling()
         if readable and (int(offsets[0]) != 0 or int(offsets[-1]) != rows or bool((offsets.diff() < 0).any())):
@@ -108,7 +108,7 @@ class SegmentPlan:
 
         if index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):
             raise ValueError("a sorted index must be an int32 or int64 vector")
-        index = index.long().contiguous()
+        index = index.detach().to(torch.int64, copy=True).contiguous()
         readable = index.numel() and (index.is_cpu or checks.on) and not torch.compiler.is_compiling()
         if readable and (bool((index.diff() < 0).any()) or int(index[0]) < 0 or int(index[-1]) >= num_segments):
             raise ValueError(f"a sorted index must rise within [0, {num_segments})")
