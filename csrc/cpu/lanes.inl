@@ -1,6 +1,7 @@
 // Vectors of L doubles and what the kernels do with them: exact widening of the element types, filtered sums, certified
 // rounding. Included once for every instruction set, inside the namespace of that set and under its target options; plain
-// GCC vector extensions, with intrinsics only where they save much.
+// GCC vector extensions, with intrinsics only where they save much. Code for one set asks for kLanes: g++ reads all tokens
+// before it obeys a target pragma, so macros such as __AVX512F__ do not tell.
 
 template <int L>
 struct Vectors {
@@ -39,10 +40,8 @@ inline void store_vector(X* to, Vector vector) {
 
 template <int L>
 inline bool any(Ints<L> mask) {
-#ifdef __AVX512F__
+#if defined(__x86_64__)
   if constexpr (L == 8) return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0;
-#endif
-#ifdef __AVX__
   if constexpr (L == 4) return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
 #endif
   int64_t seen = 0;
@@ -50,10 +49,19 @@ inline bool any(Ints<L> mask) {
   return seen != 0;
 }
 
-// Exact widening.
+// Exact widening. GCC 12 splits the conversion of a whole vector in two, so the wide ones are named.
+template <int L>
+inline Doubles<L> widen(typename Vectors<L>::Float x) {
+#if defined(__x86_64__)
+  if constexpr (L == 8) return (Doubles<L>)_mm512_cvtps_pd((__m256)x);
+  if constexpr (L == 4) return (Doubles<L>)_mm256_cvtps_pd((__m128)x);
+#endif
+  return __builtin_convertvector(x, Doubles<L>);
+}
+
 template <int L>
 inline Doubles<L> load(const float* from) {
-  return __builtin_convertvector(load_vector<typename Vectors<L>::Float>(from), Doubles<L>);
+  return widen<L>(load_vector<typename Vectors<L>::Float>(from));
 }
 
 template <int L>
@@ -64,19 +72,15 @@ inline Doubles<L> load(const double* from) {
 template <int L>
 inline Doubles<L> load(const BFloat16* from) {
   using V = Vectors<L>;
-  const auto word = __builtin_convertvector(load_vector<typename V::Short>(from), typename V::Word) << 16;
-  return __builtin_convertvector((typename V::Float)word, Doubles<L>);
+  return widen<L>((typename V::Float)(__builtin_convertvector(load_vector<typename V::Short>(from), typename V::Word) << 16));
 }
 
 template <int L>
 inline Doubles<L> load(const Half* from) {
   using V = Vectors<L>;
-#ifdef __F16C__
-  if constexpr (L == 8) {
-    return __builtin_convertvector((typename V::Float)_mm256_cvtph_ps(load_vector<__m128i>(from)), Doubles<L>);
-  } else if constexpr (L == 4) {
-    return __builtin_convertvector((typename V::Float)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i*)from)), Doubles<L>);
-  }
+#if defined(__x86_64__)
+  if constexpr (L == 8) return widen<L>((typename V::Float)_mm256_cvtph_ps(load_vector<__m128i>(from)));
+  if constexpr (L == 4) return widen<L>((typename V::Float)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i*)from)));
 #endif
   const auto word = __builtin_convertvector(load_vector<typename V::Short>(from), typename V::Word);
   const auto magnitude = word & 0x7fff;
@@ -85,7 +89,7 @@ inline Doubles<L> load(const Half* from) {
   const auto normal = (magnitude << 13) + (112u << 23);
   const auto special = (magnitude << 13) + (224u << 23);
   const auto widened = magnitude < 0x0400u ? small : magnitude < 0x7c00u ? normal : special;
-  return __builtin_convertvector((typename V::Float)(widened | ((word & 0x8000u) << 16)), Doubles<L>);
+  return widen<L>((typename V::Float)(widened | ((word & 0x8000u) << 16)));
 }
 
 // (re, im) becomes (im, re).
@@ -164,7 +168,7 @@ struct IntervalLanes {
   // Rounds and stores, if all lanes are certified.
   bool store_certified(T* to) const {
     const Doubles<L> low = -negated_low;
-#ifdef __AVX512F__
+#if defined(__x86_64__)
     if constexpr (std::is_same_v<T, float> && L == 8) {
       constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
       const __m256i upper = _mm256_castps_si256(_mm512_cvt_roundpd_ps((__m512d)high, kNearest));

@@ -8,7 +8,7 @@
 template <class T>
 inline constexpr int kRegisterBlocks = (kLanes == 8 ? 16 : 8) / kStateDoubles<T>;
 inline constexpr int kGroupRows = 8;
-inline constexpr int64_t kPrefetchDistance = 16;
+inline constexpr int64_t kPrefetchDistance = 32;
 
 template <class T, class Position>
 inline void leave_untouched(const RowsJob<T, Position>& job, int64_t target) {
@@ -48,6 +48,7 @@ class RowSums {
  public:
   using Sum = Lanes<T, L>;
   static constexpr int64_t kBlockState = Sum::kStates * L;
+  static constexpr int64_t kBlocksPerLine = std::max<int64_t>(1, 64 / (L * sizeof(T)));
 
   RowSums(const RowsJob<T, Position>& job, const RowsScratch& scratch)
       : job_(job), scratch_(scratch), blocks_((job.columns + L - 1) / L), num_positions_(job.grouping.num_rows) {}
@@ -122,7 +123,7 @@ class RowSums {
       const T* const source = row(position);
       if (job_.grouping.permutation != nullptr && position + kPrefetchDistance < num_positions_) {
         const char* const ahead = reinterpret_cast<const char*>(row(position + kPrefetchDistance));
-        for (int64_t byte = 0; byte < kBlocks * L * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte);
+        for (int64_t byte = 0; byte < kBlocks * L * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte, 0, 2);
       }
       for (int b = 0; b < kBlocks; ++b) sums[b].add(load<L>(source + columns[b]));
     }
@@ -145,16 +146,14 @@ class RowSums {
       const T* rows[kGroupRows];
       const T* ahead[kGroupRows];
       for (int r = 0; r < count; ++r) rows[r] = row(position + r);
-      const int num_ahead = job_.grouping.permutation == nullptr
-                                ? 0
-                                : static_cast<int>(std::min<int64_t>(kGroupRows, num_positions_ - position - count));
+      const int num_ahead = static_cast<int>(std::min<int64_t>(kGroupRows, num_positions_ - position - count));
       for (int r = 0; r < num_ahead; ++r) ahead[r] = row(position + count + r);
       const bool starts = position == first;
       const bool ends = position + count == last && part == nullptr;
       for (int64_t block = 0; block < blocks_; ++block) {
         const int64_t at = column(block);
-        if (at * static_cast<int64_t>(sizeof(T)) % 64 < L * static_cast<int64_t>(sizeof(T))) {
-          for (int r = 0; r < num_ahead; ++r) __builtin_prefetch(ahead[r] + at);
+        if (block % kBlocksPerLine == 0) {
+          for (int r = 0; r < num_ahead; ++r) __builtin_prefetch(ahead[r] + at, 0, 2);
         }
         Sum sum;
         if (!starts) {
