@@ -16,23 +16,29 @@ void RaceDetector::start_launch(uint64_t num_blocks, bool enabled) {
   published_.clear();
   if (!enabled || num_blocks > kMaxBlocks) return;
   fences_.assign(num_blocks, 0);
-  seen_.assign(num_blocks, std::vector<uint32_t>(num_blocks, 0));
+  seen_.assign(num_blocks, Knowledge(num_blocks, 0));
+  heard_.assign(num_blocks, Knowledge(num_blocks, 0));
 }
 
 void RaceDetector::fence(uint32_t block) {
   if (!enabled_ || num_blocks_ > kMaxBlocks) return;
   any_fence_ = true;
   ++fences_[block];
+  learn(seen_[block], heard_[block]);
+  seen_[block][block] = fences_[block];
 }
 
 // Takes up what earlier atomics here published, and publishes what this block has seen.
 void RaceDetector::atomic(uintptr_t address, uint32_t block) {
   if (!enabled_ || !any_fence_ || num_blocks_ > kMaxBlocks) return;
-  std::vector<uint32_t>& published = published_[address];
+  Knowledge& published = published_[address];
   published.resize(num_blocks_, 0);
-  std::vector<uint32_t>& seen = seen_[block];
-  seen[block] = fences_[block];
-  for (uint64_t b = 0; b < num_blocks_; ++b) seen[b] = published[b] = std::max(seen[b], published[b]);
+  learn(heard_[block], published);
+  learn(published, seen_[block]);
+}
+
+void RaceDetector::learn(Knowledge& to, const Knowledge& from) {
+  for (size_t b = 0; b < to.size(); ++b) to[b] = std::max(to[b], from[b]);
 }
 
 RaceDetector::Page& RaceDetector::page(uintptr_t address) {

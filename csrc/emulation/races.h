@@ -7,7 +7,7 @@
 // Two accesses to one byte, at least one of them a write, not both atomic, must be ordered:
 //   - in one block, by a __syncthreads between them, or, in one warp, by collectives that name both lanes;
 //   - across blocks, by a __threadfence after the first, then an atomic of that block, then an atomic on the same address by
-//     the other block.
+//     the other block, then a __threadfence there: relaxed atomics between fences, in PTX's words.
 // A volatile access counts as a relaxed atomic, as in PTX: never torn, but it orders nothing.
 // Best effort: a fence counts for its whole block, and of many readers only the last two are remembered.
 #pragma once
@@ -120,6 +120,8 @@ class RaceDetector {
     std::unique_ptr<Cell[]> bytes;  // once something smaller than a word was touched
   };
 
+  using Knowledge = std::vector<uint32_t>;  // [of block]: how many of its fences one knows of
+  static void learn(Knowledge& to, const Knowledge& from);
   Page& page(uintptr_t address);
   void check(const Cell& cell, const Access& now, AccessKind kind, uintptr_t address, bool shared) const;
   void mark(Cell& cell, const Access& now, AccessKind kind) const;
@@ -135,8 +137,9 @@ class RaceDetector {
   uint64_t num_blocks_ = 0;
   bool any_fence_ = false;
   std::vector<uint32_t> fences_;             // [block]: how many it has passed
-  std::vector<std::vector<uint32_t>> seen_;  // [block][of block]: fences of the other that it knows of
-  std::unordered_map<uintptr_t, std::vector<uint32_t>> published_;  // by address of an atomic
+  std::vector<Knowledge> seen_;              // [block]
+  std::vector<Knowledge> heard_;             // [block] by its atomics, to be seen after its next fence
+  std::unordered_map<uintptr_t, Knowledge> published_;  // by address of an atomic
   std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;
   uintptr_t last_page_number_ = ~uintptr_t{0};
   Page* last_page_ = nullptr;

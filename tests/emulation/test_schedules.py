@@ -13,6 +13,8 @@ from tests.emulation.problems import ElementProblem, Problem, RowProblem
 
 KERNELS = Path(__file__).resolve().parents[2] / "csrc" / "kernels"
 SCHEDULES_PER_KERNEL = 200
+MEAN = {"mean": True, "with_initial": False}
+COMPLEX = {"alpha": (0.7, 0.3, 1), "pairs": True, "inner": 4}
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ def float_scenes(algorithm: str, **more) -> list[Scene]:
         rows("bfloat16", "any_finite", algorithm, exact=True, **more),
         rows("float16", "normal", algorithm, exact=True, **more),
         rows("float64", "any_finite", algorithm, exact=True, **more),
-        rows("float32", "lognormal", algorithm, alpha=(0.7, 0.3, 1), pairs=True, **{**more, "inner": 4}),
-        rows("float32", "cancelling", algorithm, mean=True, with_initial=False, **more),
+        rows("float32", "lognormal", algorithm, **{**more, **COMPLEX}),
+        rows("float32", "cancelling", algorithm, **MEAN, **more),
     ]
 
 
@@ -65,6 +67,9 @@ SCENES: dict[str, list[Scene]] = {
     "fixed_point_accumulate": float_scenes("fixed_point"),
     "fixed_point_finish": [
         *float_scenes("fixed_point", rows=500, targets=90),
+        rows("float32", "any_finite", "fixed_point", rows=1800, targets=500),  # several tiles of each sort
+        rows("float64", "cancelling", "fixed_point", rows=1800, targets=500, exact=True),
+        rows("float32", "lognormal", "fixed_point", rows=1500, targets=300, exact=True, **COMPLEX),
         elements("float32", "any_finite", "fixed_point", exact=True),
         elements("float64", "specials", "fixed_point", pairs=True),
     ],
@@ -103,6 +108,26 @@ def test_one_bit_pattern_whatever_the_schedule(kernel):
             np.testing.assert_array_equal(got, wanted, err_msg=f"scene {number}, seed {seed}")
     emulation.set_options()
     assert emulation.launch_counts()[kernel] >= SCHEDULES_PER_KERNEL
+
+
+LONG = {
+    "bins, flushed several times": rows("float32", "any_finite", "bins", rows=140_000, targets=5, inner=1),
+    "bins, with counts": rows("bfloat16", "lognormal", "bins", rows=140_000, targets=5, inner=1, **MEAN),
+    # 47 limbs an output, of 2^21 that fit.
+    "a pool, filled twice": rows(
+        "float64", "any_finite", "fixed_point", rows=120_000, targets=60_000, inner=1, exact=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_inputs(name):
+    scene = LONG[name]
+    wanted = scene.problem.answer()
+    for seed in range(2):
+        emulation.set_options(seed=seed)
+        np.testing.assert_array_equal(scene.problem.run(num_sms=1, **scene.options), wanted, err_msg=f"seed {seed}")
+    emulation.set_options()
 
 
 def test_linearize_under_schedules():

@@ -95,14 +95,16 @@ __global__ void past_dynamic_shared_memory(const float*, int, float* out) {
   if (threadIdx.x == 0) out[0] = memory[3];
 }
 
-// The last block to arrive adds up what all have left; without the fence it may find nothing there.
-template <bool kHasFence>
+// The last block to arrive adds up what all have left. Without the first fence it may find nothing there, without the
+// second it may have looked before it knew that it was the last.
+template <bool kFenceBefore, bool kFenceAfter>
 __global__ void last_block_sums(const float* x, int, float* out) {  // out [2 + gridDim.x], starts as 0: sum, count, partials
   __shared__ bool is_last;
   if (threadIdx.x == 0) {
     out[2 + blockIdx.x] = x[blockIdx.x];
-    if (kHasFence) __threadfence();
+    if (kFenceBefore) __threadfence();
     is_last = atomicAdd(reinterpret_cast<unsigned*>(out + 1), 1u) == gridDim.x - 1;
+    if (kFenceAfter) __threadfence();
   }
   __syncthreads();
   if (is_last && threadIdx.x == 0) {
@@ -119,7 +121,9 @@ __global__ void waits_for_ever(const float*, int, float* out) {
 
 __global__ void divides_by_zero(const float*, int n, float* out) { out[0] = static_cast<float>(7 / n); }
 
-__global__ void reads_nowhere(const float*, int, float* out) { out[0] = *reinterpret_cast<const volatile float*>(8); }
+__global__ void reads_nowhere(const float*, int n, float* out) {
+  out[0] = *reinterpret_cast<const volatile float*>(static_cast<uintptr_t>(n));
+}
 
 __global__ void traps(const float*, int, float*) {
   if (threadIdx.x == 7) {
@@ -145,8 +149,9 @@ const std::map<std::string, SmallKernel> kKernels = {
     {"shuffle_from_outside_the_mask", shuffle_from_outside_the_mask},
     {"unwritten_shared_memory", unwritten_shared_memory},
     {"past_dynamic_shared_memory", past_dynamic_shared_memory},
-    {"last_block_sums", last_block_sums<true>},
-    {"last_block_sums_without_fence", last_block_sums<false>},
+    {"last_block_sums", last_block_sums<true, true>},
+    {"last_block_sums_without_fence_before", last_block_sums<false, true>},
+    {"last_block_sums_without_fence_after", last_block_sums<true, false>},
     {"waits_for_ever", waits_for_ever},
     {"divides_by_zero", divides_by_zero},
     {"reads_nowhere", reads_nowhere},
