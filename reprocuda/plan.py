@@ -26,7 +26,7 @@ class SegmentPlan:
 
     Determinism: exact; a plan changes the order in which rows are read and never the sum.
 
-    Cost: 16 bytes a row and 8 a segment; the index is copied, so that a buffer may be refilled. `from_index` groups with
+    Cost: 16 bytes a row and 8 a segment; the index is copied: its buffer may be refilled. `from_index` groups with
     a counting sort on the CPU, O(num_rows + num_segments), and a radix sort on CUDA; the other two sort nothing.
     """
 

@@ -23,8 +23,6 @@ namespace {
 std::atomic<Algorithm> forced_algorithm{Algorithm::kAuto};
 std::atomic<bool> exact_is_forced{false};
 
-bool is_floating(Dtype dtype) { return dtype >= Dtype::kFloat16; }
-
 // Calls function(T{}) with the element type of a floating-point dtype.
 template <class Function>
 auto with_element(Dtype dtype, Function&& function) {
@@ -247,17 +245,17 @@ int64_t accumulate(const Accumulation& problem) {
     if (bad < 0 && has_outputs(problem)) fill_untouched(problem);
     return bad;
   }
-  if (!is_floating(problem.dtype)) return accumulate_integers(problem);
+  if (!is_floating_point(problem.dtype)) return accumulate_integers(problem);
   const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
   return with_element(problem.dtype, [&](auto element) { return accumulate_floats<decltype(element)>(problem); });
 }
 
 int64_t accumulate(const ElementAccumulation& problem) {
   if (problem.num_elements == 0) {
-    fill_untouched(problem.out, problem.self, problem.num_out * dtype_size(problem.dtype) * (problem.complex_pairs ? 2 : 1));
+    fill_untouched(problem.out, problem.self, problem.num_out * element_size(problem.dtype) * (problem.complex_pairs ? 2 : 1));
     return -1;
   }
-  if (!is_floating(problem.dtype)) return accumulate_integers(problem);
+  if (!is_floating_point(problem.dtype)) return accumulate_integers(problem);
   const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
   return with_element(problem.dtype, [&](auto element) { return accumulate_floats<decltype(element)>(problem); });
 }

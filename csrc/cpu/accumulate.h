@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "../ops/problem.h"
+#include "../problem.h"
 
 namespace reprocuda::cpu {
 

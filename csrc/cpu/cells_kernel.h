@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "../numerics/half.h"
-#include "../ops/problem.h"
+#include "../problem.h"
 
 namespace reprocuda::cpu {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "../ops/problem.h"
+#include "../problem.h"
 #include "index_checks.h"
 
 namespace reprocuda::cpu {

@@ -139,7 +139,7 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
   });
   // Outputs that no row covers: the index may be smaller than `out` in the other dimensions.
   if (num_rows * targets != problem.num_out) {
-    fill_untouched(problem.out, problem.self, problem.num_out * dtype_size(problem.dtype));
+    fill_untouched(problem.out, problem.self, problem.num_out * element_size(problem.dtype));
   }
   const T* const src = static_cast<const T*>(problem.src);
   const T* const self = static_cast<const T*>(problem.self);

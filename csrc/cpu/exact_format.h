@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "../numerics/exact_sum.h"
-#include "../ops/problem.h"
+#include "../problem.h"
 
 namespace reprocuda::cpu {
 

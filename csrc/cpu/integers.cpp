@@ -165,7 +165,7 @@ int64_t accumulate_integers(const ElementAccumulation& problem) {
   const ElementKeys keys(problem);
   const int64_t bad = keys.first_out_of_range();
   if (bad >= 0) return bad;
-  fill_untouched(problem.out, problem.self, problem.num_out * dtype_size(problem.dtype));
+  fill_untouched(problem.out, problem.self, problem.num_out * element_size(problem.dtype));
   with_storage(problem.dtype, [&](auto storage) {
     using U = decltype(storage);
     U* const out = static_cast<U*>(problem.out);

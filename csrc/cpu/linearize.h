@@ -1,7 +1,7 @@
 // Several index tensors to one row number, on the CPU.
 #pragma once
 
-#include "../ops/problem.h"
+#include "../problem.h"
 
 namespace reprocuda::cpu {
 

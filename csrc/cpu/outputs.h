@@ -1,11 +1,9 @@
 // Targets that nothing is added to: they keep `self` bit for bit, or become zero.
 #pragma once
 
-#include "../ops/problem.h"
+#include "../problem.h"
 
 namespace reprocuda::cpu {
-
-int64_t dtype_size(Dtype dtype);
 
 // Fills all of `out` as if no target had a contribution, by all threads.
 void fill_untouched(void* out, const void* self, int64_t bytes);

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "../numerics/half.h"
-#include "../ops/problem.h"
+#include "../problem.h"
 #include "plan.h"
 
 namespace reprocuda::cpu {

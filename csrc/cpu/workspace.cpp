@@ -35,7 +35,7 @@ Block allocate(size_t bytes) {
 // Blocks that nobody uses now. Slots are ordered from the least to the most recently returned.
 class Cache {
  public:
-  // The smallest cached block that holds `bytes`, unless it would waste more than it serves.
+  // The smallest cached block that holds `bytes`.
   Block acquire(size_t bytes) {
     const std::lock_guard lock(mutex_);
     int best = -1;

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "../ops/problem.h"
+#include "../problem.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

@@ -16,7 +16,6 @@ namespace reprocuda::cuda {
 
 struct Context {
   CUstream_st* stream = nullptr;
-  int device = 0;
   int num_sms = 1;
   int compute_capability = 80;  // 10 * major + minor
   // Device memory, aligned to 256 bytes, that stays valid until everything this call queues on `stream` has run. It is

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "../kernels/element.cuh"
-#include "../ops/problem.h"
+#include "../problem.h"
 
 namespace reprocuda::cuda {
 
@@ -37,15 +37,9 @@ decltype(auto) dispatch_integer(Dtype dtype, F&& f) {
   }
 }
 
-inline bool is_floating_point(Dtype dtype) { return dtype >= Dtype::kFloat16; }
-
 template <class F>
 decltype(auto) dispatch(Dtype dtype, F&& f) {
   return is_floating_point(dtype) ? dispatch_float(dtype, f) : dispatch_integer(dtype, f);
-}
-
-inline int64_t element_size(Dtype dtype) {
-  return dispatch(dtype, [&]<class T>() { return static_cast<int64_t>(sizeof(T)); });
 }
 
 }  // namespace reprocuda::cuda

@@ -1,8 +1,7 @@
 #include "linearize.h"
 
-#include <algorithm>
-
 #include "../kernels/linearize.cuh"
+#include "grid.h"
 
 namespace reprocuda::cuda {
 
@@ -11,10 +10,8 @@ void linearize(const IndexLinearization& problem, const Context& context) {
     return;
   }
   constexpr int kThreads = 256;
-  const int64_t wanted = (problem.num_elements + kThreads - 1) / kThreads;
-  const int64_t resident = static_cast<int64_t>(context.num_sms) * 8;
-  launch(linearize_kernel, Dim3(static_cast<unsigned>(std::min(wanted, resident))), Dim3(kThreads), 0, context.stream,
-         problem);
+  const unsigned blocks = blocks_for(problem.num_elements, kThreads, int64_t{8} * context.num_sms);
+  launch(linearize_kernel, blocks, kThreads, 0, context.stream, problem);
 }
 
 }  // namespace reprocuda::cuda

@@ -1,7 +1,7 @@
 // Several index tensors to one row number, on the device.
 #pragma once
 
-#include "../ops/problem.h"
+#include "../problem.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

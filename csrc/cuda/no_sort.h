@@ -6,8 +6,9 @@
 
 #include "../kernels/fixed_point_compose.cuh"
 #include "../kernels/keys.cuh"
-#include "../ops/problem.h"
+#include "../problem.h"
 #include "context.h"
+#include "grid.h"
 
 namespace reprocuda::cuda {
 
@@ -72,11 +73,5 @@ class Workspace {
   int num_parts_ = 0;
   int64_t bytes_ = 0;
 };
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-inline unsigned blocks_for(int64_t items, int64_t items_per_block, int64_t most) {
-  return static_cast<unsigned>(std::clamp<int64_t>(ceil_div(items, items_per_block), 1, std::max<int64_t>(most, 1)));
-}
 
 }  // namespace reprocuda::cuda

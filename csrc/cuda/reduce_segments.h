@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "../kernels/split_segments.cuh"
+#include "grid.h"
 #include "sorted.h"
 
 namespace reprocuda::cuda {
@@ -15,8 +16,6 @@ namespace detail {
 inline constexpr int64_t kItemsPerWalker = 8;         // fewer do not pay for a walker's share of the merging
 inline constexpr int64_t kMaxItemsPerUnit = 1 << 28;  // counted in 32 bits; and a limb takes 2^29 rows
 inline constexpr int64_t kMaxBlocks = 0x7fffffff;
-
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline bool is_aligned(const void* address, size_t bytes) { return reinterpret_cast<uintptr_t>(address) % bytes == 0; }
 
@@ -57,7 +56,7 @@ inline int64_t units_that_fill(int64_t resident_blocks, int64_t num_slices) {
   double best_use = 0;
   for (int64_t waves = 1; waves <= 4; ++waves) {
     const int64_t units = std::max<int64_t>(1, waves * resident_blocks / num_slices);
-    const int64_t places = divide_up(units * num_slices, resident_blocks) * resident_blocks;
+    const int64_t places = ceil_div(units * num_slices, resident_blocks) * resident_blocks;
     const double use = static_cast<double>(units * num_slices) / static_cast<double>(places);
     if (use > best_use) {
       best = units;
@@ -78,16 +77,16 @@ int64_t choose_units(const SegmentProblem& problem, int64_t num_slices, const Co
   const int64_t fixed_bytes = num_slices * columns * 2 * limb_bytes<T>();
   const int64_t affordable = std::max<int64_t>(0, kMaxPartialBytes - fixed_bytes) / bytes_per_unit;
   const int64_t wanted = units_that_fill(context.num_sms * blocks_per_sm<T, kColumns>(context.compute_capability), num_slices);
-  const int64_t worthwhile = divide_up(items, walkers * kItemsPerWalker);
+  const int64_t worthwhile = ceil_div(items, walkers * kItemsPerWalker);
   return std::max<int64_t>(1, std::min({wanted, worthwhile, affordable}));
 }
 
 template <class T, int kColumns>
 void reduce(SegmentProblem problem, int64_t outer, const Context& context) {
   problem.lanes = static_cast<int>(
-      std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(32, divide_up(problem.inner, kColumns)))));
+      std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(32, ceil_div(problem.inner, kColumns)))));
   const int64_t columns = static_cast<int64_t>(problem.lanes) * kColumns;
-  const int64_t num_tiles = divide_up(problem.inner, columns);
+  const int64_t num_tiles = ceil_div(problem.inner, columns);
   const int64_t num_slices = num_tiles * outer;
   const int64_t num_units = choose_units<T, kColumns>(problem, num_slices, context);
   const int64_t blocks = num_units * num_slices;

@@ -51,7 +51,6 @@ class DeviceCall {
     void* stream = nullptr;
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
     context_.stream = static_cast<CUstream_st*>(stream);
-    context_.device = device;
     context_.num_sms = properties.num_sms;
     context_.compute_capability = properties.compute_capability;
     context_.owner = this;

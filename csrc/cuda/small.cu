@@ -29,9 +29,7 @@ void run(const Rows& rows, int64_t num_rows, const NoSortOptions& options, const
   problem.src = static_cast<const T*>(options.src);
   problem.self = static_cast<const T*>(options.self);
   problem.out = static_cast<T*>(options.out);
-  const Alpha& alpha = options.alpha;
-  problem.weight = {alpha.is_one, options.complex_pairs && !alpha.is_one, alpha.is_one ? 1.0 : alpha.real, alpha.imag,
-                    static_cast<uint64_t>(alpha.integer)};
+  problem.weight = make_weight(options.alpha, options.complex_pairs);
   problem.mean = options.mean;
   problem.is_signed = options.dtype != Dtype::kUInt8;
   problem.force_exact = exact_is_forced();

@@ -5,6 +5,7 @@
 
 #include "../kernels/grouping.cuh"
 #include "dispatch.h"
+#include "grid.h"
 #include "sort.h"
 
 namespace reprocuda::cuda {
@@ -17,9 +18,8 @@ struct Grouping {
   int64_t* offsets;     // [num_targets + 1]
 };
 
-int64_t grid_for(int64_t count, const Context& context) {
-  const int64_t blocks = (count + kGroupingThreads - 1) / kGroupingThreads;
-  return std::clamp<int64_t>(blocks, 1, static_cast<int64_t>(context.num_sms) * 32);
+unsigned grouping_blocks(int64_t count, const Context& context) {
+  return blocks_for(count, kGroupingThreads, int64_t{32} * context.num_sms);
 }
 
 // make_pairs(keys, sources) queues the kernel that fills in `num_rows` pairs with keys of 0 .. num_targets.
@@ -43,7 +43,7 @@ template <class Word>
 Grouping<Word> group_rows(const IndexArray& index, int64_t num_rows, int64_t num_targets, int64_t ignored_target,
                           int64_t* offsets, int64_t* permutation, const Context& context) {
   return group<Word>(num_rows, num_targets, offsets, permutation, context, [&](Word* keys, Word* sources) {
-    launch(row_pairs_kernel<Word>, static_cast<unsigned>(grid_for(num_rows, context)), kGroupingThreads, 0, context.stream,
+    launch(row_pairs_kernel<Word>, grouping_blocks(num_rows, context), kGroupingThreads, 0, context.stream,
            index, num_rows, num_targets, ignored_target, keys, sources);
   });
 }
@@ -105,9 +105,7 @@ void accumulate(const Accumulation& problem, const Context& context) {
   segments.num_targets = problem.num_targets;
   segments.inner = problem.inner;
   segments.ignored_target = problem.ignored_target;
-  segments.weight = {problem.alpha.is_one, problem.complex_pairs && !problem.alpha.is_one,
-                     problem.alpha.is_one ? 1.0 : problem.alpha.real, problem.alpha.imag,
-                     static_cast<uint64_t>(problem.alpha.integer)};
+  segments.weight = make_weight(problem.alpha, problem.complex_pairs);
   segments.row_bytes = narrow_row_bytes(problem.num_rows, problem.inner, problem.dtype);
   segments.mean = problem.mean;
   segments.force_exact = exact_is_forced();
@@ -144,7 +142,7 @@ void accumulate(const ElementAccumulation& problem, const Context& context) {
   segments.row_bytes = narrow_row_bytes(num_sources, 1, problem.dtype);
   with_word(num_sources, keys.num_outputs, [&]<class Word>() {
     use(segments, group<Word>(keys.count, keys.num_outputs, nullptr, nullptr, context, [&](Word* words, Word* sources) {
-      launch(element_pairs_kernel<Word>, static_cast<unsigned>(grid_for(keys.count, context)), kGroupingThreads, 0,
+      launch(element_pairs_kernel<Word>, grouping_blocks(keys.count, context), kGroupingThreads, 0,
              context.stream, keys, words, sources);
     }));
   });

@@ -1,5 +1,5 @@
 // The one place that knows which CUDA a kernel is compiled for: the real one, or the emulation that runs kernels on a CPU
-// under chosen schedules. Kernels include this and csrc/numerics, nothing else.
+// under chosen schedules. Kernels include this, csrc/numerics and csrc/problem.h, nothing else.
 //
 // Rules that make a kernel run in both: dynamic shared memory by dynamic_shared<T>(); an explicit __syncwarp where lanes
 // exchange data through memory; every lane named in a mask takes part, so no early return before a full-mask collective;
@@ -41,10 +41,6 @@ inline void memset_async(void* memory, int value, size_t bytes, Stream stream) {
   check_cuda(cudaMemsetAsync(memory, value, bytes, stream));
 }
 
-inline void copy_async(void* to, const void* from, size_t bytes, Stream stream) {
-  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
-}
-
 // The block's dynamic shared memory, aligned to 16 bytes.
 template <class T>
 __device__ __forceinline__ T* dynamic_shared() {
@@ -79,11 +75,6 @@ void launch(void (*kernel)(Parameters...), Dim3 grid, Dim3 block, size_t dynamic
 inline void memset_async(void* memory, int value, size_t bytes, Stream) {
   emulation::count_launch("memset");
   if (bytes != 0) std::memset(memory, value, bytes);
-}
-
-inline void copy_async(void* to, const void* from, size_t bytes, Stream) {
-  emulation::count_launch("copy");
-  if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
 // Kernels live in this namespace, so this is the printf they call: what they say is kept for the error message.

@@ -9,6 +9,7 @@
 
 #include "../numerics/double_double.h"
 #include "../numerics/interval.h"
+#include "../problem.h"
 #include "device.cuh"
 
 namespace reprocuda {
@@ -31,6 +32,11 @@ struct Weight {
   double imag;
   uint64_t integer;
 };
+
+inline Weight make_weight(const Alpha& alpha, bool complex_pairs) {
+  return {alpha.is_one, complex_pairs && !alpha.is_one, alpha.is_one ? 1.0 : alpha.real, alpha.imag,
+          static_cast<uint64_t>(alpha.integer)};
+}
 
 // 16- and 32-bit floats: two directed fp64 sums enclose the exact one; a product with an fp32 weight is exact in fp64. On
 // cards whose FP64 is slow (compute capability 8.6, 8.9, 12.0) a Sum of two floats and a residual would be the faster first

@@ -11,7 +11,7 @@
 
 #include <cstdio>
 
-#include "../ops/problem.h"
+#include "../problem.h"
 #include "device.cuh"
 
 namespace reprocuda {

@@ -37,8 +37,7 @@ inline bool integer_alpha_fits(Dtype dtype, int64_t alpha) {
 // A Python integer arrives twice, as a double and as itself, so that its own rounding is the only one.
 inline Alpha make_alpha(ElementType type, double real, double imag, int64_t integer, const char* op) {
   Alpha alpha;
-  const bool is_float = type.dtype >= Dtype::kFloat16;
-  if (!is_float) {
+  if (!is_floating_point(type.dtype)) {
     check<Irregular>(imag == 0 && integer_alpha_fits(type.dtype, integer), op, "(): alpha does not fit the dtype");
     alpha.integer = integer;
     alpha.is_one = integer == 1;

@@ -18,7 +18,7 @@ Tensor embedding_dense_backward(const Tensor& grad_output, const Tensor& indices
   check<Irregular>(same_device(grad_output, indices), op, "(): tensors are on different devices");
   check<Irregular>(num_weights >= 0, op, "(): num_weights must not be negative");
   const ElementType type = require_element_type(grad_output, op);
-  check<Irregular>(type.dtype >= Dtype::kFloat16, op, "(): grad_output must be floating point");
+  check<Irregular>(is_floating_point(type.dtype), op, "(): grad_output must be floating point");
   check<Irregular>(grad_output.dim() == indices.dim() + 1, op, "(): grad_output must be indices' shape and one dimension");
   for (int64_t d = 0; d < indices.dim(); ++d) {
     check<Irregular>(grad_output.size(d) == indices.size(d), op, "(): grad_output and indices have different shapes");

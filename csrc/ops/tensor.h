@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "check.h"
-#include "problem.h"
+#include "../problem.h"
 
 namespace reprocuda {
 

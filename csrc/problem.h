@@ -21,6 +21,24 @@ enum class Dtype : int8_t {
   kFloat64,
 };
 
+inline bool is_floating_point(Dtype dtype) { return dtype >= Dtype::kFloat16; }
+
+inline int64_t element_size(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kUInt8:
+    case Dtype::kInt8:
+    case Dtype::kBool: return 1;
+    case Dtype::kInt16:
+    case Dtype::kFloat16:
+    case Dtype::kBFloat16: return 2;
+    case Dtype::kInt32:
+    case Dtype::kFloat32: return 4;
+    case Dtype::kInt64:
+    case Dtype::kFloat64: return 8;
+  }
+  return 0;
+}
+
 // The factor on every contribution. `real` and `imag` are already rounded to the op-math type (fp32 for 16- and 32-bit
 // floats); `integer` serves the integer dtypes, which wrap around. `imag` is nonzero only with `complex_pairs`.
 struct Alpha {
