@@ -1,5 +1,5 @@
-// An access to memory that is not there becomes a KernelError, while a kernel runs: the signal's context is bent so that the
-// faulting thread continues in the emulator. Elsewhere than on x86-64 the process dies as usual.
+// An access to memory that is not there becomes a KernelError, while a kernel runs, and so does a loop without end: the
+// signal's context is bent so that the thread continues in the emulator. Elsewhere than on x86-64 the process dies as usual.
 #pragma once
 
 #include <csignal>
@@ -24,14 +24,20 @@ class FaultGuard {
   }
   FaultGuard(const FaultGuard&) = delete;
 
+  // Sent to a worker that has run for long without a synchronisation point.
+  static constexpr int kOverdueSignal = SIGXCPU;
+
  private:
-  static constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+  static constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, kOverdueSignal};
   inline static int fault_signal = 0;
   inline static void* fault_address = nullptr;
 
   static void handle(int signal, siginfo_t* info, [[maybe_unused]] void* context) {
 #if defined(__x86_64__)
     char marker;
+    // Never out of the middle of the race detector, which may hold the allocator: it ends the kernel itself.
+    overdue = signal == kOverdueSignal;
+    if (overdue && RaceDetector::instance().enabled() && !tracking_accesses) return;
     if (current_block != nullptr && Block::current().is_stack(reinterpret_cast<uintptr_t>(&marker))) {
       fault_signal = signal;
       fault_address = info->si_addr;
@@ -51,6 +57,7 @@ class FaultGuard {
     std::snprintf(text, sizeof text, "an invalid access to memory at %p", fault_address);
     Block::current().fail(fault_signal == SIGFPE   ? "an integer division by zero"
                           : fault_signal == SIGILL ? "the compiler found undefined behaviour here"
+                          : fault_signal == kOverdueSignal ? kOverdueMessage
                                                    : text);
   }
 

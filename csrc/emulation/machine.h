@@ -4,9 +4,13 @@
 // the holder of a baton runs, so the interleaving is the schedule's and not the operating system's.
 #pragma once
 
+#include <pthread.h>
 #include <semaphore.h>
 #include <sys/mman.h>
+#include <time.h>
 
+#include <atomic>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +24,7 @@
 namespace reprocuda::emulation {
 
 inline constexpr int kMaxResidentBlocks = 4;
+inline constexpr double kPatienceSeconds = 2;  // of processor time between two synchronisation points
 inline constexpr size_t kMaxDynamicShared = 99 * 1024;  // what every supported device grants
 
 class Machine {
@@ -60,8 +65,9 @@ class Machine {
     for (int i = 0; i < residents; ++i) active_.push_back(&worker(i));
     {
       const FaultGuard guard;
+      overdue = false;
       sem_post(&active_[random.below(residents)]->turn);
-      wait(done_);
+      watch();
     }
     current_thread = nullptr;
     current_block = nullptr;
@@ -74,7 +80,9 @@ class Machine {
     explicit Worker(Machine& machine)
         : machine(machine), stacks(allocate(kMaxThreads * kStackBytes)), block(*this, stacks), dynamic(kMaxDynamicShared) {
       sem_init(&turn, 0, 0);
-      std::thread([this] { this->machine.work(*this); }).detach();
+      std::thread runner([this] { this->machine.work(*this); });
+      thread = runner.native_handle();
+      runner.detach();
     }
     bool after_step() override { return machine.after_step(*this); }
     void fail(std::string message) override {
@@ -88,6 +96,7 @@ class Machine {
 
     Machine& machine;
     sem_t turn;
+    pthread_t thread;
     std::byte* stacks;
     Block block;
     DynamicShared dynamic;
@@ -97,6 +106,32 @@ class Machine {
 
   static void wait(sem_t& semaphore) {
     while (sem_wait(&semaphore) != 0) {
+    }
+  }
+
+  // Waits for the launch to end, and sees to it that it does.
+  void watch() {
+    const auto seconds = [](clockid_t clock) {
+      timespec now{};
+      clock_gettime(clock, &now);
+      return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+    };
+    uint64_t seen = 0;
+    double since = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    timespec next{};
+    clock_gettime(CLOCK_REALTIME, &next);
+    for (;;) {
+      ++next.tv_sec;
+      if (sem_timedwait(&done_, &next) == 0) return;
+      if (errno != ETIMEDOUT) continue;
+      const double now = seconds(CLOCK_PROCESS_CPUTIME_ID);
+      const uint64_t steps = steps_.load(std::memory_order_relaxed);
+      if (steps != seen) {
+        seen = steps;
+        since = now;
+      } else if (now - since > kPatienceSeconds && current_block != nullptr) {
+        pthread_kill(running_.load()->thread, FaultGuard::kOverdueSignal);
+      }
     }
   }
 
@@ -162,6 +197,7 @@ class Machine {
   void work(Worker& self) {
     for (;;) {
       wait(self.turn);
+      running_ = &self;
       Index3 index;
       while (error_.empty() && take_block(index)) {
         self.block.run(job_, index, Random(random_.next()), prepare_shared(self));
@@ -184,13 +220,16 @@ class Machine {
   }
 
   bool after_step(Worker& self) {
-    if (++steps_ > options_.max_steps && error_.empty()) error_ = "no progress after " + std::to_string(steps_) + " steps";
+    const uint64_t steps = steps_.load(std::memory_order_relaxed) + 1;  // only the holder of the baton counts
+    steps_.store(steps, std::memory_order_relaxed);
+    if (steps > options_.max_steps && error_.empty()) error_ = "no progress after " + std::to_string(steps) + " steps";
     if (--steps_to_switch_ == 0) {
       steps_to_switch_ = 1 + random_.below(2 * switch_period_);
       Worker* other = active_[random_.below(static_cast<uint32_t>(active_.size()))];
       if (other != &self) {
         sem_post(&other->turn);
         wait(self.turn);
+        running_ = &self;
       }
     }
     return error_.empty();
@@ -213,7 +252,8 @@ class Machine {
   uint64_t num_blocks_ = 0;
   uint64_t span_ = 0, visited_ = 0, multiplier_ = 1, offset_ = 0;
   bool backwards_ = false;
-  uint64_t steps_ = 0;
+  std::atomic<uint64_t> steps_ = 0;
+  std::atomic<Worker*> running_ = nullptr;
   uint32_t switch_period_ = 1, steps_to_switch_ = 1;
   Random random_;
   PoisonPattern pattern_;

@@ -7,6 +7,7 @@
 namespace reprocuda::emulation {
 
 bool tracking_accesses = false;
+volatile bool overdue = false;
 
 void RaceDetector::start_launch(uint64_t num_blocks, bool enabled) {
   enabled_ = enabled;
@@ -53,6 +54,7 @@ RaceDetector::Page& RaceDetector::page(uintptr_t address) {
 
 void RaceDetector::access(uintptr_t address, size_t bytes, AccessKind kind, uintptr_t code) {
   Block& block = Block::current();
+  if (overdue) block.fail(kOverdueMessage);
   if (!enabled_ || block.is_stack(address)) return;
   const bool shared = block.is_shared(address);
   if (shared) block.check_shared_bounds(address, bytes);

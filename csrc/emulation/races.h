@@ -25,6 +25,10 @@ namespace reprocuda::emulation {
 // True while kernel code runs, false inside the emulator: accesses are judged only then.
 extern bool tracking_accesses;
 
+// Set when the running kernel is to be ended at its next access.
+extern volatile bool overdue;
+inline constexpr const char* kOverdueMessage = "seconds without a synchronisation point: a loop without end";
+
 enum class AccessKind : uint8_t { kRead, kWrite, kAtomicRead, kAtomic };
 
 // The order that one block's threads have established among themselves.

@@ -84,6 +84,14 @@ def test_misuse_is_an_error_under_every_schedule(name, message):
     assert [text for text in found if not re.search(message, text)] == []
 
 
+@pytest.mark.parametrize("detect_races", [False, True])
+def test_a_loop_without_end_is_an_error(detect_races):
+    emulation.set_options(detect_races=detect_races)
+    with pytest.raises(emulation.KernelError, match="a loop without end"):
+        emulation.run_kernel("loops_for_ever", X, 1)
+    emulation.set_options()
+
+
 def test_division_by_zero_is_an_error():
     with pytest.raises(emulation.KernelError, match="division by zero"):
         emulation.run_kernel("divides_by_zero", np.zeros(0, np.float32), 1)

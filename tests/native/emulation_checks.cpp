@@ -119,6 +119,13 @@ __global__ void waits_for_ever(const float*, int, float* out) {
   }
 }
 
+// Without a synchronisation point, and with no memory access but one that the compiler must repeat.
+__global__ void loops_for_ever(const float* x, int, float* out) {
+  while (*static_cast<const volatile float*>(x) > -1e30f) {
+  }
+  out[0] = 1;
+}
+
 __global__ void divides_by_zero(const float*, int n, float* out) { out[0] = static_cast<float>(7 / n); }
 
 __global__ void reads_nowhere(const float*, int n, float* out) {
@@ -153,6 +160,7 @@ const std::map<std::string, SmallKernel> kKernels = {
     {"last_block_sums_without_fence_before", last_block_sums<false, true>},
     {"last_block_sums_without_fence_after", last_block_sums<true, false>},
     {"waits_for_ever", waits_for_ever},
+    {"loops_for_ever", loops_for_ever},
     {"divides_by_zero", divides_by_zero},
     {"reads_nowhere", reads_nowhere},
     {"traps", traps},
