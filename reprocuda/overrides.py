@@ -144,10 +144,10 @@ class Overrides:
         return self._switches.setdefault((overrides[0].overload, device), Switch())
 
     def change(self, overrides: tuple[Override, ...], device: str, amount: int, strict: bool) -> None:
-        with _lock:
-            switch = self.switch(overrides, device)
-            switch.on += amount
-            switch.strict += amount if strict else 0
+        """Counts one scope more or less. The caller sees to it that no other thread does so at the same time."""
+        switch = self.switch(overrides, device)
+        switch.on += amount
+        switch.strict += amount if strict else 0
 
     def slots(self, overrides: tuple[Override, ...], device: str) -> list[Slot]:
         with _lock:

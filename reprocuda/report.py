@@ -12,6 +12,7 @@ import torch
 
 from .overrides import DEVICES, available, installed
 from .registry import Operator, registry
+from .scopes import stance
 
 _COMPILE = (
     "torch.compile with inductor lowers scatter_add, index_add and index_put itself: compiled code does not reach "
@@ -45,7 +46,7 @@ class Status:
         would_raise: what raises under it.
         flag: whether it is on now.
         compile_bypass: what torch.compile does not reach.
-        compile_forced_eager: whether compiled functions run eagerly at present.
+        compile_forced_eager: whether a strict scope makes compiled functions run eagerly at present.
     """
 
     operators: tuple[OperatorStatus, ...]
@@ -117,13 +118,6 @@ def _state(operator: Operator, device: str) -> tuple[str, str]:
     return "ours", operator.notes
 
 
-def _forced_eager() -> bool:
-    import sys
-
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
-    return dynamo is not None and dynamo._stance.stance == "force_eager"
-
-
 def status() -> Status:
     """What reprocuda replaces in this process now, and what it does not.
 
@@ -150,5 +144,5 @@ def status() -> Status:
         raising,
         torch.are_deterministic_algorithms_enabled(),
         _COMPILE,
-        _forced_eager(),
+        stance.forced_eager,
     )

@@ -50,6 +50,10 @@ class _Stance:
             self._stance = torch.compiler.set_stance("force_eager")
         self._count += 1
 
+    @property
+    def forced_eager(self) -> bool:
+        return self._count > 0
+
     def leave(self) -> None:
         self._count -= 1
         if self._count == 0:
@@ -57,7 +61,7 @@ class _Stance:
             self._stance = None
 
 
-_stance = _Stance()
+stance = _Stance()
 _enabled: list[_Scope] = []
 _warned = False
 
@@ -88,7 +92,7 @@ def _enter(scope: _Scope) -> None:
             for overrides in scope.overrides:
                 installed.install(overrides, device)
         if scope.strict:
-            _stance.enter()
+            stance.enter()
         else:
             _warn_once()
         scope.change(+1)
@@ -98,7 +102,7 @@ def _leave(scope: _Scope) -> None:
     with _lock:
         scope.change(-1)
         if scope.strict:
-            _stance.leave()
+            stance.leave()
 
 
 def _warn_once() -> None:

@@ -34,6 +34,17 @@ def test_first_and_second_derivatives(case, dtype):
     torch.autograd.gradgradcheck(function, leaves, check_fwd_over_rev=True, check_rev_over_rev=True, fast_mode=True)
 
 
+@pytest.mark.parametrize("alpha", [2.5, -3, 1j, 0.5 - 2j])
+def test_alpha_in_derivatives(alpha):
+    """A complex factor is conjugated on the way back."""
+    index, plan = torch.tensor([0, 2, 2]), reprocuda.SegmentPlan.from_index(torch.tensor([0, 2, 2]), 4)
+    leaves = [torch.randn(n, dtype=torch.complex128, requires_grad=True) for n in (4, 3)]
+    for where in (index, plan):
+        function = lambda x, s: reprocuda.index_add(x, 0, where, s, alpha=alpha)  # noqa: B023, E731 - used at once
+        torch.autograd.gradcheck(function, leaves, check_forward_ad=True)
+        torch.autograd.gradgradcheck(function, leaves)
+
+
 def test_embedding_with_padding_and_frequency():
     """torch's gradient, which leaves the padding out, is not the derivative; its own derivative is checked."""
     indices = torch.tensor([[0, 2, 2], [1, 0, 0]])
