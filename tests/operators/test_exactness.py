@@ -9,6 +9,9 @@ from tests import oracle
 from tests.numerics.generators import KINDS, matrix
 from tests.operators.bits import DTYPES, from_numpy_bits, to_numpy_bits
 from tests.operators.forcing import forced
+from tests.operators.table import TORCH
+
+pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
 
 OUTPUTS = 20_000
 FEATURES = 4
@@ -110,6 +113,28 @@ def test_sums_without_a_target(dtype):
         weight = torch.zeros(targets, FEATURES, dtype=DTYPES[dtype], requires_grad=True)
         reprocuda.embedding(i, weight, scale_grad_by_freq=scale).backward(s)
         assert_exact(weight.grad, wanted, f"embedding scale_grad_by_freq={scale}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_reading(dtype):
+    """index_select, gather, w[i] and take_along_dim, whose gradients begin at +0; called, and torch's own enabled."""
+    before, rows, index = laid_out(dtype, seed=10, features=FEATURES)
+    want = expected(np.zeros_like(before), rows, index, dtype)
+    grad, i = from_numpy_bits(rows, DTYPES[dtype]), torch.from_numpy(index)
+    elements = i[:, None].expand_as(grad).contiguous()
+    columns = torch.arange(FEATURES).expand_as(grad)
+    for name, read in {
+        "index_select": lambda ns, w: ns.index_select(w, 0, i),
+        "gather": lambda ns, w: ns.gather(w, 0, elements),
+        "take_along_dim": lambda ns, w: ns.take_along_dim(w, elements, 0),
+        "index rows": lambda ns, w: ns.index(w, (i,)),
+        "index points": lambda ns, w: ns.index(w, (elements, columns)),
+    }.items():
+        for ns in (reprocuda, TORCH):
+            w = torch.zeros(before.shape, dtype=DTYPES[dtype], requires_grad=True)
+            with reprocuda.enabled(strict=False):
+                read(ns, w).backward(grad)
+            assert_exact(w.grad, want, f"{name} {dtype}")
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 3, 1e-3])
