@@ -37,7 +37,7 @@ class BinsDriver {
     const int64_t worker_bytes = copies_ * set_doubles_ * static_cast<int64_t>(sizeof(double));
     workers_ = workers_for(problem.outer * problem.num_rows * problem.inner, kElementsPerWorker);
     workers_ = static_cast<int>(std::clamp<int64_t>(kSetsBytes / worker_bytes, 1, std::min(workers_, max_workers)));
-    by_slice_ = workers_ == 1 || problem.outer >= workers_;
+    by_slice_ = problem.outer > 1 && problem.outer >= workers_;
   }
 
   int64_t run() {

@@ -67,6 +67,34 @@ inline void add_product_to_cell(double* cell, double weight, double x, double) {
 template <class T>
 using CellTag = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
+// a[0], b[0], a[1], b[1] ... in memory, for scalar code to pick up.
+template <int L>
+inline void store_interleaved(double* to, Doubles<L> a, Doubles<L> b) {
+  if constexpr (L == 8) {
+    store_vector(to, __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
+    store_vector(to + 8, __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
+  } else if constexpr (L == 4) {
+    store_vector(to, __builtin_shufflevector(a, b, 0, 4, 1, 5));
+    store_vector(to + 4, __builtin_shufflevector(a, b, 2, 6, 3, 7));
+  } else {
+    store_vector(to, __builtin_shufflevector(a, b, 0, 2));
+    store_vector(to + 2, __builtin_shufflevector(a, b, 1, 3));
+  }
+}
+
+inline void add_pair_to_cell(double* cell, const double* pair) {
+  store_vector(cell, load_vector<Doubles<2>>(cell) + load_vector<Doubles<2>>(pair));
+}
+
+inline bool any_key_outside(const int64_t* keys, uint64_t bound) {
+  return any<kLanes>(load_vector<typename Vectors<kLanes>::Bits>(keys) >= bound);
+}
+
+inline bool any_key_outside(const int32_t* keys, uint64_t bound) {
+  const Ints<kLanes> wide = __builtin_convertvector(load_vector<typename Vectors<kLanes>::SignedWord>(keys), Ints<kLanes>);
+  return any<kLanes>((typename Vectors<kLanes>::Bits)wide >= bound);
+}
+
 template <class T>
 inline void add_value(double* cell, T value, const Alpha& alpha) {
   if (alpha.is_one) {
@@ -82,7 +110,20 @@ inline int64_t add_single_column(const CellsJob<T>& job, const Key* keys, const 
   const int64_t stride = kCopies ? job.replica_stride : 0;
   double* const cells = job.cells;
   const uint64_t bound = static_cast<uint64_t>(job.num_targets);
-  for (int64_t row = first; row < last; ++row) {
+  int64_t row = first;
+  if constexpr (kPlain && !std::is_same_v<T, double>) {
+    // A vector of keys is checked, and a vector of values prepared, at a time; only the additions are one by one.
+    for (; row + kLanes <= last; row += kLanes) {
+      if (any_key_outside(keys + row, bound)) break;
+      alignas(64) double pairs[2 * kLanes];
+      const Doubles<kLanes> x = load<kLanes>(src + row);
+      store_interleaved<kLanes>(pairs, x, -x);
+      for (int lane = 0; lane < kLanes; ++lane) {
+        add_pair_to_cell(cells + static_cast<int64_t>(keys[row + lane]) * 2 + lane % kReplicas * stride, pairs + 2 * lane);
+      }
+    }
+  }
+  for (; row < last; ++row) {
     const uint64_t key = static_cast<uint64_t>(static_cast<int64_t>(keys[row]));
     if (key >= bound) return row;
     double* const cell = cells + key * kStateDoubles<T> + (row % kReplicas) * stride;
@@ -131,10 +172,21 @@ int64_t add_rows_to_cells(const CellsJob<T>& job, const Key* keys, const T* src,
 template <class T>
 void add_entries_to_cells(double* cells, const Entry<T>* entries, int64_t count, const Alpha& alpha) {
   const auto cell = [&](int64_t i) { return cells + int64_t{entries[i].key} * kStateDoubles<T>; };
+  int64_t i = 0;
   if (alpha.is_one) {
-    for (int64_t i = 0; i < count; ++i) add_to_cell(cell(i), to_double(entries[i].value), CellTag<T>{});
+    if constexpr (std::is_same_v<T, float>) {
+      for (; i + kLanes <= count; i += kLanes) {
+        using V = Vectors<kLanes>;
+        const auto words = load_vector<typename V::Bits>(entries + i);
+        const Doubles<kLanes> x = widen<kLanes>((typename V::Float)__builtin_convertvector(words >> 32, typename V::Word));
+        alignas(64) double pairs[2 * kLanes];
+        store_interleaved<kLanes>(pairs, x, -x);
+        for (int lane = 0; lane < kLanes; ++lane) add_pair_to_cell(cell(i + lane), pairs + 2 * lane);
+      }
+    }
+    for (; i < count; ++i) add_to_cell(cell(i), to_double(entries[i].value), CellTag<T>{});
   } else {
-    for (int64_t i = 0; i < count; ++i) add_product_to_cell(cell(i), alpha.real, to_double(entries[i].value), CellTag<T>{});
+    for (; i < count; ++i) add_product_to_cell(cell(i), alpha.real, to_double(entries[i].value), CellTag<T>{});
   }
 }
 

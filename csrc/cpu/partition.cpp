@@ -68,13 +68,14 @@ class PartitionDriver {
   void for_each_share(Share&& share) const {
     const int64_t n = problem_.num_elements;
     run_tasks(workers_, workers_, [&](int, int64_t part) {
-      share(next_ + part * num_ranges_, part_begin(n, workers_, part), part_begin(n, workers_, part + 1));
+      share(part, part_begin(n, workers_, part), part_begin(n, workers_, part + 1));
     });
   }
 
   int64_t count() {
     FirstPosition bad;
-    for_each_share([&](int64_t* counts, int64_t begin, int64_t end) {
+    for_each_share([&](int64_t part, int64_t begin, int64_t end) {
+      int64_t* const counts = next_ + part * num_ranges_;
       std::fill_n(counts, num_ranges_, int64_t{0});
       const int64_t stopped = source_.for_each_key(begin, end, [&](int64_t key) { ++counts[key >> shift_]; });
       if (stopped >= 0) bad.note(stopped);
@@ -90,9 +91,16 @@ class PartitionDriver {
 
   void move_to_ranges() {
     const uint32_t low = static_cast<uint32_t>((int64_t{1} << shift_) - 1);
-    for_each_share([&](int64_t* next, int64_t begin, int64_t end) {
-      source_.for_each(begin, end, [&](int64_t key, T value) {
-        entries_[next[key >> shift_]++] = {static_cast<uint32_t>(key) & low, value};
+    for_each_share([&](int64_t part, int64_t begin, int64_t end) {
+      // Copies, which no store through a pointer can change.
+      int64_t* const next = next_ + part * num_ranges_;
+      Entry<T>* const entries = entries_;
+      const int shift = shift_;
+      source_.for_each(begin, end, [=](int64_t key, T value) {
+        const int64_t at = next[key >> shift]++;
+        entries[at] = {static_cast<uint32_t>(key) & low, value};
+        // Ranges whose distance is a multiple of a cache way evict each other's lines while these wait to be owned.
+        __builtin_prefetch(entries + at + 2 * kCacheLine / sizeof(Entry<T>), 1);
       });
     });
   }

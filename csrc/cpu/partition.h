@@ -17,17 +17,23 @@ class IndexedValues {
   template <class Visit>
   int64_t for_each_key(int64_t begin, int64_t end, Visit&& visit) const {
     const uint64_t bound = static_cast<uint64_t>(num_targets_);
+    const Index* const index = index_;
+    const int64_t ignored = ignored_;
     for (int64_t i = begin; i < end; ++i) {
-      const uint64_t key = static_cast<uint64_t>(static_cast<int64_t>(index_[i]));
-      if (key >= bound) return i;
-      if (static_cast<int64_t>(key) != ignored_) visit(static_cast<int64_t>(key));
+      const int64_t key = index[i];
+      if (static_cast<uint64_t>(key) >= bound) return i;
+      if (key != ignored) visit(key);
     }
     return -1;
   }
   template <class Visit>
   void for_each(int64_t begin, int64_t end, Visit&& visit) const {
+    const Index* const index = index_;
+    const T* const values = values_;
+    const int64_t ignored = ignored_;
     for (int64_t i = begin; i < end; ++i) {
-      if (index_[i] != ignored_) visit(static_cast<int64_t>(index_[i]), values_[i]);
+      const int64_t key = index[i];
+      if (key != ignored) visit(key, values[i]);
     }
   }
 

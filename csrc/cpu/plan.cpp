@@ -103,9 +103,13 @@ class Grouper {
     for_each_share([&](int worker, int64_t first, int64_t last) {
       using Key = std::make_unsigned_t<Position>;
       Position* const next = starts + worker * num_buckets;
+      const Index* const index = index_;
       for (int64_t row = first; row < last; ++row) {
-        const Key key = static_cast<Key>(index_[row]);
-        pairs[next[key >> shift]++] = {key, static_cast<Key>(row)};
+        const Key key = static_cast<Key>(index[row]);
+        const int64_t at = next[key >> shift]++;
+        pairs[at] = {key, static_cast<Key>(row)};
+        // Buckets whose distance is a multiple of a cache way evict each other's lines while these wait to be owned.
+        __builtin_prefetch(pairs + at + 2 * kCacheLine / sizeof(*pairs), 1);
       }
     });
     // Now the last worker's counters hold where each bucket ends.
