@@ -156,19 +156,18 @@ using reprocuda::emulation::AccessKind;
 using reprocuda::emulation::judge;
 using reprocuda::emulation::tracking_accesses;
 
-#define REPROCUDA_ACCESS_HOOK(name, bytes, kind)                                    \
-  void __tsan_##name##bytes(void* p) {                                              \
-    if (tracking_accesses) judge(p, bytes, kind, __builtin_return_address(0));      \
+#define REPROCUDA_ACCESS_HOOK(name, bytes, kind)                                        \
+  void __tsan_##name##bytes(void* p) {                                                  \
+    if (tracking_accesses) judge(p, bytes, kind, __builtin_return_address(0));          \
+  }                                                                                     \
+  void __tsan_unaligned_##name##bytes(void* p) {                                        \
+    if (tracking_accesses) judge(p, bytes, kind, __builtin_return_address(0));          \
   }
 #define REPROCUDA_ACCESS_HOOKS(bytes)                                               \
   REPROCUDA_ACCESS_HOOK(read, bytes, AccessKind::kRead)                             \
   REPROCUDA_ACCESS_HOOK(write, bytes, AccessKind::kWrite)                           \
-  REPROCUDA_ACCESS_HOOK(unaligned_read, bytes, AccessKind::kRead)                   \
-  REPROCUDA_ACCESS_HOOK(unaligned_write, bytes, AccessKind::kWrite)                 \
   REPROCUDA_ACCESS_HOOK(volatile_read, bytes, AccessKind::kAtomicRead)              \
-  REPROCUDA_ACCESS_HOOK(volatile_write, bytes, AccessKind::kAtomic)                 \
-  REPROCUDA_ACCESS_HOOK(unaligned_volatile_read, bytes, AccessKind::kAtomicRead)    \
-  REPROCUDA_ACCESS_HOOK(unaligned_volatile_write, bytes, AccessKind::kAtomic)
+  REPROCUDA_ACCESS_HOOK(volatile_write, bytes, AccessKind::kAtomic)
 REPROCUDA_ACCESS_HOOKS(1)
 REPROCUDA_ACCESS_HOOKS(2)
 REPROCUDA_ACCESS_HOOKS(4)

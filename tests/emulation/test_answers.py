@@ -146,6 +146,24 @@ def test_elements_of_a_larger_source(algorithm):
     check(part, algorithm)
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("seed", range(25))
+def test_anything(seed, algorithm):
+    """Shapes, options and data that nobody chose."""
+    rng = np.random.default_rng(seed)
+    dtype = str(rng.choice([*FLOATS, *FLOATS, "int16", "bool"]))
+    pairs = dtype in ("float32", "float64") and bool(rng.integers(2))
+    problem = RowProblem.random(
+        dtype, str(rng.choice(list(generators.KINDS))), seed=seed, pairs=pairs,
+        rows=int(rng.integers(0, 400)), targets=int(rng.integers(1, 90)), outer=int(rng.integers(1, 4)),
+        inner=int(rng.integers(1, 12)) * (1 + pairs), with_initial=bool(rng.integers(2)),
+        alpha=(float(rng.standard_normal()), float(rng.standard_normal()), int(rng.integers(-9, 9)))
+        if rng.integers(2) and dtype != "bool" else None,
+        ignored_target=int(rng.integers(-1, 5)), index_type=rng.choice([np.int32, np.int64]),
+    )  # fmt: skip
+    check(problem, algorithm, force_exact=bool(rng.integers(2)), num_sms=int(rng.integers(1, 6)))
+
+
 @pytest.mark.parametrize("rows, targets", [(0, 3), (1, 1), (5, 0), (700, 40), (300, 900)])
 def test_build_plan(rows, targets):
     rows = rows if targets else 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reprocuda_emulation as emulation
 
-from tests.emulation.problems import ElementProblem, RowProblem
+from tests.emulation.problems import ALGORITHMS, ElementProblem, RowProblem
 
 # A radix sort on a device is many launches by itself, but only the launchers' own are counted here.
 SORT = "sort_pairs"
@@ -51,6 +51,16 @@ def test_a_sort_is_done_once_and_only_where_nothing_else_serves():
     counts = launches(problem, algorithm="rows")
     assert counts[SORT] == 1
     assert sum(counts.values()) <= 5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_shapes_alone_decide_what_is_launched(algorithm, dtype):
+    tame, wild = (
+        launches(RowProblem.random(dtype, kind, rows=900, targets=20, inner=3), algorithm=algorithm, force_exact=exact)
+        for kind, exact in [("normal", False), ("any_finite", True)]
+    )
+    assert tame == wild
 
 
 MIB = 1 << 20

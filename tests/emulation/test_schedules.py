@@ -110,9 +110,17 @@ def test_one_bit_pattern_whatever_the_schedule(kernel):
     assert emulation.launch_counts()[kernel] >= SCHEDULES_PER_KERNEL
 
 
+def on_8_multiprocessors(scene: Scene) -> Scene:
+    return Scene(scene.problem, {**scene.options, "num_sms": 8})
+
+
+LONG_TARGET = {"rows": 12_000, "targets": 1, "exact": True}  # 23 units, of which 16 share a helper
 LONG = {
     "bins, flushed several times": rows("float32", "any_finite", "bins", rows=140_000, targets=5, inner=1),
     "bins, with counts": rows("bfloat16", "lognormal", "bins", rows=140_000, targets=5, inner=1, **MEAN),
+    "a queue of uncertain sums, filled twice": rows("float32", "normal", "rows", rows=3000, targets=3000, exact=True),
+    "a target of many units": on_8_multiprocessors(rows("float32", "cancelling", "rows", **LONG_TARGET)),
+    "a mean of many units": on_8_multiprocessors(rows("float64", "any_finite", "rows", **LONG_TARGET, **MEAN)),
     # 47 limbs an output, of 2^21 that fit.
     "a pool, filled twice": rows(
         "float64", "any_finite", "fixed_point", rows=120_000, targets=60_000, inner=1, exact=True
@@ -126,7 +134,8 @@ def test_long_inputs(name):
     wanted = scene.problem.answer()
     for seed in range(2):
         emulation.set_options(seed=seed)
-        np.testing.assert_array_equal(scene.problem.run(num_sms=1, **scene.options), wanted, err_msg=f"seed {seed}")
+        got = scene.problem.run(**{"num_sms": 1, **scene.options})
+        np.testing.assert_array_equal(got, wanted, err_msg=f"seed {seed}")
     emulation.set_options()
 
 

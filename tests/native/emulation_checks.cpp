@@ -132,6 +132,25 @@ __global__ void reads_nowhere(const float*, int n, float* out) {
   out[0] = *reinterpret_cast<const volatile float*>(static_cast<uintptr_t>(n));
 }
 
+__global__ void loads_a_misaligned_vector(const float* x, int, float* out) {  // one of the two is
+  const float4 first = *reinterpret_cast<const float4*>(x);
+  const float4 second = *reinterpret_cast<const float4*>(x + 1);
+  if (threadIdx.x == 0) out[0] = first.w + second.w;
+}
+
+__global__ void leaves_an_array(const float* x, int n, float* out) {
+  __shared__ float sums[kBlock];
+  sums[threadIdx.x + static_cast<unsigned>(n) / 512] = x[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x == 0) out[0] = sums[0];
+}
+
+__global__ void shifts_too_far(const float*, int n, float* out) { out[threadIdx.x] = static_cast<float>(1u << (n / 16)); }
+
+__global__ void converts_out_of_range(const float* x, int, float* out) {
+  out[threadIdx.x] = static_cast<float>(static_cast<int>(x[0] * 0 + 1e20f));
+}
+
 __global__ void traps(const float*, int, float*) {
   if (threadIdx.x == 7) {
     printf("index %d is out of range\n", 42);
@@ -163,6 +182,10 @@ const std::map<std::string, SmallKernel> kKernels = {
     {"loops_for_ever", loops_for_ever},
     {"divides_by_zero", divides_by_zero},
     {"reads_nowhere", reads_nowhere},
+    {"loads_a_misaligned_vector", loads_a_misaligned_vector},
+    {"leaves_an_array", leaves_an_array},
+    {"shifts_too_far", shifts_too_far},
+    {"converts_out_of_range", converts_out_of_range},
     {"traps", traps},
     {"asserts", asserts},
 };

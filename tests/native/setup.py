@@ -2,8 +2,8 @@
 
 reprocuda_numerics binds csrc/numerics; reprocuda_emulation binds the CUDA kernels and launchers, compiled by the host
 compiler against the emulated device. That device is a library of its own, reprocuda_emulator: kernels are instrumented
-so that it can judge their memory accesses, and it must not be. The hooks it offers are not those of libtsan, which is
-therefore not linked.
+so that it can judge what they do, and it must not be. It supplies the hooks of the sanitizers itself; their libraries are
+not linked.
 """
 
 import os
@@ -24,7 +24,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get(
 
 
 INSTRUMENTED = [
-    "-fsanitize=thread",
+    "-fsanitize=thread,alignment,bounds,shift,float-cast-overflow",
     "--param=tsan-distinguish-volatile=1",
     "-fno-tree-loop-distribute-patterns",  # a loop that became memset would go unseen
     "-Wno-unknown-pragmas",  # unroll, which only nvcc knows
