@@ -52,7 +52,7 @@ modules = [
         "tests/native/emulation*.cpp",
         "-DREPROCUDA_EMULATION",
         *INSTRUMENTED,
-        link=(f"build/native/{emulator_file}", "-Wl,-rpath,$ORIGIN"),
+        link=("-Lbuild/native", f"-l:{emulator_file}", "-Wl,-rpath,$ORIGIN"),
     ),
 ]
 setup(
