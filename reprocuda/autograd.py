@@ -51,6 +51,8 @@ def accumulate_(route: Any, base: Tensor, src: Tensor, where: Where, alpha: Alph
     """The same, written into `base`, which is returned."""
     if base.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.")
+    if base.is_conj() or base.is_neg():  # such a view has to be resolved, and what is resolved is a copy
+        return base.copy_(accumulate(route, base, src, where, alpha))
     if transforms_active():
         return base.copy_(Accumulate.apply(base, src, route, alpha, *where))
     if needs_autograd(base, src):

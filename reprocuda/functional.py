@@ -41,7 +41,7 @@ def write_out(
         native: torch's operator with this out=, which errs where torch errs.
         inputs: the differentiable arguments.
     """
-    if is_compiling():
+    if is_compiling() or out.is_conj() or out.is_neg():  # such a view has to be resolved, which copies it
         return out.copy_(compute())
     wants_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, out))
     if wants_grad or transforms_active():

@@ -66,7 +66,10 @@ def judge_in_place(
             f"Please clone() the tensor before performing the operation. ({op})"
         ) from None
     if _shares_storage(base, args):
-        native_(base, *args, **kwargs)  # names the overlap before it writes
+        before = base.detach().clone()
+        native_(base, *args, **kwargs)  # where torch can tell that they overlap, it says so before it writes
+        with torch.no_grad():
+            base.copy_(before)
         raise _refusal(op, reason) from None
     judge(op, reason, native_, base.detach().clone(), *args, strict=strict, **kwargs)
     return native_(base, *args, **kwargs)

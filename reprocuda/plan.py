@@ -7,6 +7,11 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+
+def _has_data(tensor: Tensor) -> bool:
+    return not (torch.compiler.is_compiling() or isinstance(tensor, FakeTensor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +88,7 @@ class SegmentPlan:
             raise ValueError("offsets must be an int32 or int64 vector of num_segments + 1 elements")
         offsets = offsets.detach().to(torch.int64, copy=True)
         rows = int(offsets[-1]) if num_rows is None else num_rows
-        readable = offsets.is_cpu and not torch.compiler.is_compiling()
+        readable = _has_data(offsets) and offsets.is_cpu
         if readable and (int(offsets[0]) != 0 or int(offsets[-1]) != rows or bool((offsets.diff() < 0).any())):
             raise ValueError(f"offsets must rise from 0 to the number of rows, {rows}")
         return cls(None, offsets, rows, torch.Size([rows]))
@@ -97,7 +102,8 @@ class SegmentPlan:
             num_segments: how many segments there are.
 
         Raises:
-            ValueError: the index is not sorted or out of range (checked on the CPU only; see `check_indices`).
+            ValueError: the index is not sorted or out of range (checked on the CPU only, see `check_indices`;
+                compiled code does not check).
 
         Example:
             >>> import torch, reprocuda
@@ -109,7 +115,7 @@ class SegmentPlan:
         if index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):
             raise ValueError("a sorted index must be an int32 or int64 vector")
         index = index.detach().to(torch.int64, copy=True).contiguous()
-        readable = index.numel() and (index.is_cpu or checks.on) and not torch.compiler.is_compiling()
+        readable = _has_data(index) and index.numel() and (index.is_cpu or checks.on)
         if readable and (bool((index.diff() < 0).any()) or int(index[0]) < 0 or int(index[-1]) >= num_segments):
             raise ValueError(f"a sorted index must rise within [0, {num_segments})")
         offsets = torch.searchsorted(index, torch.arange(num_segments + 1, device=index.device))

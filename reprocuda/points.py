@@ -54,6 +54,8 @@ def _expand_masks(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[
             tensors.append(index)
             dims.append(dim)
             dim += 1
+    if not tensors:
+        raise ValueError("there is no index tensor")
     return tensors, dims
 
 
@@ -67,6 +69,8 @@ def reduce_to_shape(tensor: Tensor, shape: torch.Size) -> Tensor:
     """The exact sum of `tensor` over the dimensions along which `shape` was broadcast to it."""
     if tensor.shape == shape:
         return tensor
+    if tensor.numel() == 0:  # nothing to add
+        return tensor.sum_to_size(shape)
     extra = tensor.dim() - len(shape)
     summed = [d for d in range(tensor.dim()) if d < extra or shape[d - extra] != tensor.shape[d]]
     kept = [d for d in range(tensor.dim()) if d not in summed]

@@ -45,7 +45,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
         >>> x.grad
         tensor([1., 2.])
     """
-    if sparse_grad or out is not None:
+    if sparse_grad or out is not None or index.dtype not in (torch.int32, torch.int64):
         return torch.gather(input, dim, index, sparse_grad=sparse_grad, out=out)
     if is_compiling():
         return ops.gather(input, dim, index)

@@ -6,9 +6,10 @@ backward threads included. A scope covers what *runs* inside it; a backward() ca
 
 from __future__ import annotations
 
+import inspect
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any
@@ -196,10 +197,26 @@ class enabled(ContextDecorator):
         strict: bool = False,
     ):
         self._scope = _make_scope(ops, devices, strict)
+        self._open = 0
+
+    def __call__(self, function: Callable) -> Callable:
+        suspends = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        if any(test(function) for test in suspends):
+            raise TypeError(
+                f"@reprocuda.enabled cannot cover {function.__qualname__}: a generator or coroutine runs after the "
+                "call that made it, and other code between its steps. Use `with reprocuda.enabled():` inside it"
+            )
+        return super().__call__(function)
 
     def __enter__(self) -> enabled:
         _enter(self._scope)
+        with _lock:
+            self._open += 1
         return self
 
     def __exit__(self, *_) -> None:
+        with _lock:
+            if self._open == 0:
+                raise RuntimeError("reprocuda.enabled: this scope is not open")
+            self._open -= 1
         _leave(self._scope)

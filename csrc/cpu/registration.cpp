@@ -53,6 +53,11 @@ struct CpuBackend {
   static int64_t accumulate(const ElementAccumulation& problem, const Tensor&) { return cpu::accumulate(problem); }
   static int64_t linearize(const IndexLinearization& problem, const Tensor&) { return cpu::linearize(problem); }
 
+  static int64_t first_out_of_range(const Tensor& index, int64_t lower, int64_t upper) {
+    return cpu::first_out_of_range(index.const_data_ptr(), index.scalar_type() == ScalarType::Long, index.numel(), lower,
+                                   upper);
+  }
+
   static int64_t build_plan(const Tensor& index, int64_t num_targets, int64_t* permutation, int64_t* offsets) {
     return cpu::build_plan(index.const_data_ptr(), index.scalar_type() == ScalarType::Long, index.numel(), num_targets,
                            permutation, offsets);

@@ -92,6 +92,8 @@ struct CudaBackend {
     return kNoneKnown;
   }
 
+  static int64_t first_out_of_range(const Tensor&, int64_t, int64_t) { return kNoneKnown; }
+
   static int64_t build_plan(const Tensor& index, int64_t num_targets, int64_t* permutation, int64_t* offsets) {
     cuda::build_plan(index.const_data_ptr(), index.scalar_type() == ScalarType::Long, index.numel(), num_targets,
                      permutation, offsets, DeviceCall(index).context());

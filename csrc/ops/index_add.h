@@ -2,6 +2,7 @@
 #pragma once
 
 #include "accumulate.h"
+#include "touched_rows.h"
 
 namespace reprocuda {
 
@@ -14,7 +15,11 @@ inline constexpr const char* kIndexAddSchemas[] = {
     "Tensor(a!) out) -> ()",
 };
 
-// torch: a vector's bad index is an IndexError, a row's a RuntimeError.
+// torch: a bad index is an IndexError for vectors and for int32, else a RuntimeError.
+inline bool is_index_error(const Tensor& self, const Tensor& index) {
+  return self.dim() <= 1 || index.scalar_type() == ScalarType::Int;
+}
+
 [[noreturn]] inline void raise_index_out_of_range(const char* op, const Tensor& index, int64_t position, int64_t dim,
                                                   int64_t size, bool as_index_error) {
   const int64_t value = index_value(index, position);
@@ -60,7 +65,7 @@ void index_add_into(Target target, int64_t dim, const Tensor& index, const Tenso
   problem.index_is_int64 = keys.scalar_type() == ScalarType::Long;
   const int64_t bad = Backend::accumulate(problem, out);
   if (bad >= 0) {
-    raise_index_out_of_range(op, index, bad, dim, problem.num_targets, /*as_index_error=*/out.dim() <= 1);
+    raise_index_out_of_range(op, index, bad, dim, problem.num_targets, is_index_error(out, index));
   }
   target.commit();
 }
@@ -82,8 +87,21 @@ void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tens
   constexpr const char* op = "index_add_";
   dim = wrap_dim(dim, self.dim(), op);
   check_index_add(self, dim, index, source, op);
-  index_add_into<Backend>(Target::in_place(self, op), dim, detach_from(index, self, op), detach_from(source, self, op), alpha,
-                          alpha_imag, alpha_int, op);
+  const Tensor keys = detach_from(index, self, op);
+  const Tensor rows = detach_from(source, self, op);
+  if (touches_few_rows(self, dim, index.numel()) && elements_are_distinct(self)) {
+    const Tensor dense_keys = as_contiguous(keys);
+    const int64_t bad = Backend::first_out_of_range(dense_keys, 0, self.size(dim));
+    if (bad >= 0) {
+      raise_index_out_of_range(op, dense_keys, bad, dim, self.size(dim), is_index_error(self, index));
+    }
+    const TouchedRows touched(self, dim, dense_keys);
+    index_add_into<Backend>(Target::in_place(touched.rows(), op), dim, touched.index(), rows, alpha, alpha_imag, alpha_int,
+                            op);
+    touched.write_back();
+    return;
+  }
+  index_add_into<Backend>(Target::in_place(self, op), dim, keys, rows, alpha, alpha_imag, alpha_int, op);
 }
 
 template <class Backend>

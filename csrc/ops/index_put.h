@@ -4,6 +4,7 @@
 #pragma once
 
 #include "accumulate.h"
+#include "touched_rows.h"
 
 namespace reprocuda {
 
@@ -193,7 +194,25 @@ void index_put_(const Tensor& self, const std::vector<Tensor>& indices, const st
   for (const Tensor& index : indices) {
     separate.push_back(detach_from(index, self, op));
   }
-  index_put_any<Backend>(self, separate, dims, detach_from(values, self, op), op);
+  const Tensor read = detach_from(values, self, op);
+  if (indices.size() == 1 && touches_few_rows(self, dims.front(), indices.front().numel()) && elements_are_distinct(self)) {
+    const Tensor& index = separate.front();
+    const int64_t size = self.size(dims.front());
+    const Sizes shape = sizes_of(index);
+    IndexLinearization linearization = make_linearization(separate, shape, &size, op);
+    Tensor keys = new_tensor({index.numel()}, ScalarType::Long, self);
+    linearization.keys = static_cast<int64_t*>(keys.mutable_data_ptr());
+    const int64_t bad = Backend::linearize(linearization, self);
+    if (bad >= 0) {
+      raise_bad_index(separate, shape, dims, &size, bad, op);
+    }
+    const TouchedRows touched(self, dims.front(), keys);
+    const Tensor shaped = view_as(touched.index(), shape, contiguous_strides(shape));
+    index_put_into<Backend>(Target::in_place(touched.rows(), op), dims.front(), {shaped}, dims, read, op);
+    touched.write_back();
+    return;
+  }
+  index_put_any<Backend>(self, separate, dims, read, op);
 }
 
 // index_put_ with one index, in the first dimension: the commonest case, without lists, which alone cost a caller from

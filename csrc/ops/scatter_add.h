@@ -5,6 +5,7 @@
 #pragma once
 
 #include "accumulate.h"
+#include "touched_rows.h"
 
 namespace reprocuda {
 
@@ -75,23 +76,29 @@ inline bool names_whole_rows(const Tensor& out, int64_t dim, const Tensor& index
   return true;
 }
 
+// The targets of an index that names whole rows.
+inline Tensor row_targets(const Tensor& index, int64_t dim) {
+  const bool is_scalar = index.dim() == 0;
+  return as_contiguous(view_as(index, {is_scalar ? 1 : index.size(dim)}, {is_scalar ? 1 : index.stride(dim)}));
+}
+
 template <class Backend>
-int64_t scatter_add_rows(const Target& target, ElementType type, int64_t dim, const Tensor& index, const Tensor& src) {
+int64_t scatter_add_rows(const Target& target, ElementType type, int64_t dim, const Tensor& index, const Tensor& keys,
+                         const Tensor& src) {
   const Tensor& out = target.out();
   const Sizes index_sizes = sizes_of(index);
-  const int64_t num_rows = index.dim() == 0 ? 1 : index.size(dim);
+  const int64_t num_rows = keys.numel();
   const Tensor read = index.dim() == 0 || src.dim() == 0
                           ? src
                           : view_as(src, index_sizes, Sizes(src.strides().begin(), src.strides().end()));
   const Tensor rows = as_contiguous(read);
-  const Tensor keys = as_contiguous(view_as(index, {num_rows}, {index.dim() == 0 ? 1 : index.stride(dim)}));
   Accumulation problem = make_accumulation(type);
   set_shape(problem, extents_around(sizes_of(out), dim), num_rows);
   problem.out = target.out_ptr();
   problem.self = target.self_ptr();
   problem.src = rows.const_data_ptr();
   problem.index = keys.const_data_ptr();
-  problem.index_is_int64 = index.scalar_type() == ScalarType::Long;
+  problem.index_is_int64 = keys.scalar_type() == ScalarType::Long;
   const int64_t bad_row = Backend::accumulate(problem, out);
   if (bad_row < 0 || index.dim() == 0) {
     return bad_row;
@@ -143,7 +150,7 @@ void scatter_add_into(Target target, int64_t dim, const Tensor& index, const Ten
     target.commit();
     return;
   }
-  const int64_t bad = names_whole_rows(out, dim, index) ? scatter_add_rows<Backend>(target, type, dim, index, src)
+  const int64_t bad = names_whole_rows(out, dim, index) ? scatter_add_rows<Backend>(target, type, dim, index, row_targets(index, dim), src)
                                                         : scatter_add_elements<Backend>(target, type, dim, index, src, op);
   if (bad >= 0) {
     raise<std::runtime_error>(op, "(): index ", index_value(index, bad), " is out of bounds for dimension ", dim,
@@ -167,7 +174,21 @@ void scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Te
   constexpr const char* op = "scatter_add_";
   dim = wrap_dim(dim, self.dim(), op);
   check_scatter_add(self, dim, index, src, op);
-  scatter_add_into<Backend>(Target::in_place(self, op), dim, detach_from(index, self, op), detach_from(src, self, op), op);
+  const Tensor elements = detach_from(index, self, op);
+  const Tensor values = detach_from(src, self, op);
+  if (touches_few_rows(self, dim, index.numel() == 0 ? 0 : index.size(dim)) && names_whole_rows(self, dim, index) &&
+      elements_are_distinct(self)) {
+    const Tensor keys = row_targets(elements, dim);
+    // A bad index is left to the way through the whole target, which reports it.
+    if (Backend::first_out_of_range(keys, 0, self.size(dim)) < 0) {
+      const TouchedRows touched(self, dim, keys);
+      scatter_add_rows<Backend>(Target::in_place(touched.rows(), op), require_element_type(self, op), dim, elements,
+                                touched.index(), values);
+      touched.write_back();
+      return;
+    }
+  }
+  scatter_add_into<Backend>(Target::in_place(self, op), dim, elements, values, op);
 }
 
 template <class Backend>

@@ -106,8 +106,11 @@ def test_minus_one_counts_from_the_end_in_index_put_only(dtype):
     last = torch.tensor([-1], dtype=dtype)
     assert reprocuda.index_put(x(3), (last,), ones(1), True).tolist() == [0, 0, 1]
     for name in ("index_add", "scatter_add", "index_add rows"):
-        with pytest.raises(OUT_OF_RANGE[name][0]):
-            OUT_OF_RANGE[name][1](reprocuda, last)
+        call = OUT_OF_RANGE[name][1]
+        with pytest.raises((IndexError, RuntimeError)) as torchs:
+            call(TORCH, last)
+        with pytest.raises(torchs.type):
+            call(reprocuda, last)
 
 
 @pytest.mark.parametrize("features", [1, 40])

@@ -260,3 +260,26 @@ def test_the_registry_has_one_entry_an_operator():
                 found = getattr(found, part)
         for overload in operator.overloads:
             assert torch._C._dispatch_has_kernel(f"aten::{overload}")
+
+
+def test_a_generator_or_coroutine_cannot_be_decorated():
+    def generator():
+        yield
+
+    async def coroutine():
+        pass
+
+    async def generator_of_the_other_kind():
+        yield
+
+    for function in (generator, coroutine, generator_of_the_other_kind):
+        with pytest.raises(TypeError, match="with reprocuda"):
+            reprocuda.enabled()(function)
+
+
+def test_leaving_a_scope_that_is_not_open_changes_nothing():
+    with pytest.raises(RuntimeError, match="not open"):
+        reprocuda.enabled("index_add").__exit__(None, None, None)
+    index, source = torch.zeros(3, dtype=torch.long), torch.tensor([1e8, 1.0, -1e8])
+    with reprocuda.enabled("index_add"):
+        assert torch.zeros(1).index_add(0, index, source).item() == 1.0

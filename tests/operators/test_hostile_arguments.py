@@ -1,0 +1,121 @@
+"""Arguments that nobody means to pass, and the views that everybody does."""
+
+import time
+
+import pytest
+import torch
+
+import reprocuda
+
+pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
+INDEX = torch.tensor([1, 5, 1])
+
+
+def add_index_add(target, source):
+    return reprocuda.index_add_(target, 0, INDEX, source)
+
+
+def add_scatter(target, source):
+    return reprocuda.scatter_add_(target, 0, INDEX.view(-1, *[1] * (target.dim() - 1)).expand_as(source), source)
+
+
+def add_index_put(target, source):
+    from_the_end = torch.where(INDEX == 1, INDEX - target.shape[0], INDEX)
+    return reprocuda.index_put_(target, (from_the_end,), source, accumulate=True)
+
+
+def add_enabled(target, source):
+    with reprocuda.enabled():
+        target[INDEX] += 0
+        return target.index_add_(0, INDEX, source)
+
+
+IN_PLACE = (add_index_add, add_scatter, add_index_put, add_enabled)
+
+
+VIEWS = (lambda t: t[:, :3], lambda t: t[:, ::2], lambda t: t.view(8, -1).t(), lambda t: t[:, 1])
+
+
+@pytest.mark.parametrize("add", IN_PLACE)
+@pytest.mark.parametrize("view", VIEWS)
+def test_few_rows_of_a_target_that_is_not_contiguous(add, view):
+    table = torch.arange(640.0).view(80, 8)
+    target = view(table.clone())
+    source = torch.randint(-5, 5, (3, *target.shape[1:])).float()
+    expected = target.clone().index_add(0, INDEX, source)
+    assert add(target, source) is target
+    assert torch.equal(target, expected)
+
+
+@pytest.mark.parametrize("add", IN_PLACE[:3])
+def test_few_rows_of_a_large_view_do_not_cost_the_whole(add):
+    target = torch.zeros(4_000_000, 8)[:, :2]
+    source = torch.ones(3, 2)
+    add(target, source)
+    start = time.perf_counter()
+    add(target, source)
+    took = time.perf_counter() - start
+    start = time.perf_counter()
+    target.contiguous()
+    assert took < time.perf_counter() - start
+
+
+@pytest.mark.parametrize("add", IN_PLACE[:3])
+def test_a_bad_index_into_a_view_writes_nothing(add):
+    target = torch.zeros(4, 2)[:, :1]
+    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+        add(target, torch.ones(3, 1))
+    assert not target.any()
+
+
+@pytest.mark.parametrize("view", [torch.conj, torch._neg_view], ids=["conj", "neg"])
+def test_in_place_and_out_on_lazily_conjugated_or_negated_views(view):
+    values = torch.tensor([1 + 2j, 3 - 1j])
+    ours, torchs = view(values.clone()), view(values.clone())
+    source = torch.tensor([1 + 1j, 2 - 3j, 4j])
+    index = torch.tensor([1, 1, 0])
+    assert torch.equal(reprocuda.index_add_(ours, 0, index, source), torchs.index_add_(0, index, source))
+    assert torch.equal(reprocuda.scatter_add_(ours, 0, index, source), torchs.scatter_add_(0, index, source))
+    out = view(torch.zeros(2, dtype=torch.complex64))
+    assert torch.equal(reprocuda.index_add(ours, 0, index, source, out=out), torchs.index_add(0, index, source))
+
+
+def test_a_refused_overlap_leaves_the_target_as_it_was():
+    base = torch.arange(6.0)
+    windows = base.unfold(0, 3, 1)
+    with pytest.raises(RuntimeError):
+        reprocuda.index_add_(windows, 0, torch.tensor([0]), base[:3].view(1, 3))
+    assert torch.equal(base, torch.arange(6.0))
+
+
+@pytest.mark.parametrize("indices", [(torch.empty(0, dtype=torch.long),), (None, torch.empty(0, dtype=torch.long))])
+def test_the_gradient_of_values_broadcast_to_nothing(indices):
+    values = torch.ones(1, requires_grad=True)
+    reprocuda.index_put(torch.zeros(3, 2), indices, values.expand(0, 1)[:, :1].sum().view(1), True).sum().backward()
+    assert torch.equal(values.grad, torch.zeros(1))
+
+
+@pytest.mark.parametrize("index", [torch.tensor([0.9, -0.5]), torch.tensor([True, False])])
+def test_gather_takes_integers_only(index):
+    with pytest.raises(RuntimeError, match="index"):
+        reprocuda.gather(torch.arange(3.0), 0, index)
+
+
+def test_index_without_indices_is_for_torch_to_refuse():
+    with pytest.raises(IndexError):
+        reprocuda.index(torch.zeros(3), [])
+    with pytest.raises((IndexError, RuntimeError)):
+        reprocuda.index(torch.zeros(3), [None])
+
+
+def test_a_32_bit_index_out_of_range_has_torchs_class():
+    index, source = torch.tensor([7], dtype=torch.int32), torch.ones(1, 2)
+    with pytest.raises(IndexError):
+        torch.zeros(3, 2).index_add(0, index, source)
+    with pytest.raises(IndexError, match="7"):
+        reprocuda.index_add(torch.zeros(3, 2), 0, index, source)
+
+
+def test_fake_offsets_are_not_read():
+    with torch._subclasses.FakeTensorMode():
+        assert reprocuda.segment_sum(torch.ones(3, 2), torch.tensor([0, 1, 3])).shape == (2, 2)
