@@ -27,7 +27,7 @@ def normalize_indices(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[l
     Raises:
         ValueError: torch has to say what is wrong.
     """
-    plain = True
+    plain = len(indices) > 0
     for index in indices:
         if index is None or index.dtype in _MASKS:
             plain = False
