@@ -85,7 +85,8 @@ Choice choose(const Accumulation& problem, const Index* index) {
   const Algorithm forced = forced_algorithm.load();
   if (forced != Algorithm::kAuto) return {forced, kAllWorkers};
   const int64_t elements = problem.outer * problem.num_rows * problem.inner;
-  if (bins_fit(problem) && elements <= kSmallElements && problem.num_targets <= 4 * problem.num_rows) return {Algorithm::kBins, 1};
+  const bool few_targets = bins_fit(problem) && problem.num_targets <= 4 * problem.num_rows;
+  if (problem.inner == 1 && few_targets && elements <= kSmallElements) return {Algorithm::kBins, 1};
   // Sorted input needs no cells, and runs of equal keys would make a cell wait for itself.
   if (problem.inner == 1 && is_sorted_index(index, problem.num_rows)) return {Algorithm::kRows, kAllWorkers};
   if (bins_pay(problem)) return {Algorithm::kBins, kAllWorkers};

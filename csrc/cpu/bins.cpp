@@ -195,7 +195,7 @@ bool bins_fit(const Accumulation& problem) {
 }
 
 bool bins_pay(const Accumulation& problem) {
-  return bins_fit(problem) && problem.num_targets <= problem.num_rows;
+  return problem.inner == 1 && bins_fit(problem) && problem.num_targets <= problem.num_rows;
 }
 
 template <class T, class Index>

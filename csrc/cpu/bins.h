@@ -8,7 +8,7 @@ namespace reprocuda::cpu {
 // Whether the cells of all targets fit in cache beside each other.
 bool bins_fit(const Accumulation& problem);
 
-// Whether that beats a sort: enough rows for the cells, and few enough cells.
+// Whether that beats a sort: one column, and enough rows for the cells. From two columns on, sums that stay in registers win.
 bool bins_pay(const Accumulation& problem);
 
 // Returns the position of the first bad index, or -1. Throws std::bad_alloc.

@@ -22,7 +22,7 @@ class ExactTile {
   ExactTile(int64_t* memory, int64_t columns) : limbs_(memory), columns_(columns) {
     flags_ = reinterpret_cast<uint32_t*>(memory + Format::kLimbs * columns);
   }
-  ExactSum<Format> operator[](int64_t column) const { return {limbs_ + column, columns_, flags_ + column}; }
+  ExactSumOf<Format> operator[](int64_t column) const { return {limbs_ + column, columns_, flags_ + column}; }
   void clear() const { std::memset(limbs_, 0, columns_ * kBytesPerColumn); }
   void normalize() const {
     for (int64_t c = 0; c < columns_; ++c) (*this)[c].normalize();
@@ -37,14 +37,13 @@ class ExactTile {
   int64_t columns_;
 };
 
-constexpr int64_t kAddsBetweenNormalizes = int64_t{1} << 29;  // complex products add two at a time
-
 // Adds the columns of rows [first, last) to the tile.
 template <class Format, class T, class Position>
 void add_rows(const RowsJob<T, Position>& job, int64_t first, int64_t last, const int32_t* columns, int64_t count,
               const ExactTile<Format>& tile) {
-  for (int64_t begin = first; begin < last; begin += kAddsBetweenNormalizes) {
-    const int64_t end = std::min(last, begin + kAddsBetweenNormalizes);
+  constexpr int64_t kMostAdds = ExactAccumulation<Format>::kMostAdds;
+  for (int64_t begin = first; begin < last; begin += kMostAdds) {
+    const int64_t end = std::min(last, begin + kMostAdds);
     for (int64_t position = begin; position < end; ++position) {
       const T* const row = job.src + job.grouping.row(position) * job.inner + job.first_column;
       for (int64_t c = 0; c < count; ++c) add_contribution<Format>(tile[c], job.alpha, job.complex_pairs, row, columns[c]);
@@ -58,7 +57,7 @@ void finish(const RowsJob<T, Position>& job, int64_t num_rows, int64_t target, c
             const ExactTile<Format>& tile) {
   const int64_t at = target * job.inner + job.first_column;
   for (int64_t c = 0; c < count; ++c) {
-    if (job.self != nullptr) tile[c].add(to_double(job.self[at + columns[c]]));
+    if (job.self != nullptr) add_term(tile[c], job.self[at + columns[c]]);
     job.out[at + columns[c]] = tile[c].template round_mean<T>(job.mean ? num_rows : 1);
   }
 }

@@ -66,7 +66,7 @@ class ExactPool {
   static constexpr int64_t kSlotBytes = (Format::kLimbs + 1) * sizeof(int64_t);
 
   explicit ExactPool(std::byte* memory) : words_(reinterpret_cast<int64_t*>(memory)) {}
-  ExactSum<Format> operator[](int64_t slot) const {
+  ExactSumOf<Format> operator[](int64_t slot) const {
     int64_t* const limbs = words_ + slot * (Format::kLimbs + 1);
     return {limbs, 1, reinterpret_cast<uint32_t*>(limbs + Format::kLimbs)};
   }
@@ -84,13 +84,12 @@ class ExactPool {
 template <class T, class Source>
 void sum_exactly(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, bool complex_pairs, int64_t num_contributions,
                  int num_workers, const ExactShare& memory, Source&& source) {
-  constexpr int64_t kMostAdds = int64_t{1} << 29;  // before limbs must be carried; a complex product adds twice
   with_exact_format<T>(alpha, [&](auto format) {
     using Format = decltype(format);
     const int64_t worker_bytes = memory.pool_bytes / num_workers / kCacheLine * kCacheLine;
     int32_t* const slots = memory.slots;
     const int64_t window = std::max<int64_t>(1, worker_bytes / ExactPool<Format>::kSlotBytes);
-    const int64_t parts = std::max<int64_t>(num_workers, num_contributions / kMostAdds + 1);
+    const int64_t parts = std::max<int64_t>(num_workers, num_contributions / ExactAccumulation<Format>::kMostAdds + 1);
     const auto pool_of = [&](int64_t worker) { return ExactPool<Format>(memory.pool + worker * worker_bytes); };
     std::fill_n(slots, outputs.num_outputs, -1);
     for (int64_t first = 0; first < outputs.count; first += window) {
@@ -110,9 +109,9 @@ void sum_exactly(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, bool 
       run_tasks(num_workers, num_workers, [&](int, int64_t part) {
         for (int64_t slot = part_begin(size, num_workers, part); slot < part_begin(size, num_workers, part + 1); ++slot) {
           const int64_t output = flagged[slot];
-          const ExactSum<Format> sum = pool_of(0)[slot];
+          const ExactSumOf<Format> sum = pool_of(0)[slot];
           for (int other = 1; other < num_workers; ++other) sum.merge(pool_of(other)[slot]);
-          if (outputs.self != nullptr) sum.add(to_double(outputs.self[output]));
+          if (outputs.self != nullptr) add_term(sum, outputs.self[output]);
           outputs.out[output] = sum.template round_mean<T>(outputs.counts == nullptr ? 1 : outputs.counts[output / outputs.inner]);
         }
       });

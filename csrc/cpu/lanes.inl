@@ -166,7 +166,7 @@ struct IntervalLanes {
     negated_low = negated_low / divisor;
   }
   // Rounds and stores, if all lanes are certified.
-  bool store_certified(T* to) const {
+  [[gnu::always_inline]] bool store_certified(T* to) const {
     const Doubles<L> low = -negated_low;
 #if defined(__x86_64__)
     if constexpr (std::is_same_v<T, float> && L == 8) {

@@ -94,7 +94,8 @@ class Grouper {
     const Workspace memory = lease([&](Layout& layout) {
       starts = layout.take<Position>(num_workers_ * num_buckets + 1);
       segments = layout.take<Position>(num_buckets);
-      local_counts = layout.take<Position>(num_workers_ * bucket_targets);
+      // A bucket with too few rows for its targets is sorted without counters.
+      local_counts = layout.take<Position>(sparse && num_rows_ < bucket_targets / kSparse ? 0 : num_workers_ * bucket_targets);
       pairs = layout.take<Pair<Position>>(num_rows_);
     });
     const int64_t bad = count(starts, num_buckets, shift);

@@ -186,14 +186,14 @@ class RowSums {
     }
   }
 
-  static Sum empty() {
+  [[gnu::always_inline]] static Sum empty() {
     Sum sum;
     sum.clear();
     return sum;
   }
 
   // The sum of `self` alone.
-  Sum start(int64_t block) const {
+  [[gnu::always_inline]] Sum start(int64_t block) const {
     Sum sum = empty();
     if (job_.self != nullptr) sum.add(load<L>(job_.self + target_ * job_.inner + job_.first_column + column(block)));
     return sum;
