@@ -20,7 +20,7 @@ from demo.text import Examples
 
 FEATURES = 32
 BATCH = 1024
-EPOCHS = 10
+EPOCHS = 6
 LEARNING_RATE = 20.0  # the mean loss spreads a gradient of 1 / BATCH over rare words
 SNAPSHOT_EVERY = 10  # steps
 
