@@ -52,7 +52,20 @@ struct Votes {
 };
 Votes barrier(bool contribution, Location where);
 
-enum class Collective : uint8_t { kSync, kShuffle, kBallot, kMatchAny, kAdd, kMin, kMax, kAnd, kOr, kXor, kMinSigned, kMaxSigned };
+enum class Collective : uint8_t {
+  kSync,
+  kShuffle,
+  kBallot,
+  kMatchAny,
+  kAdd,
+  kMin,
+  kMax,
+  kAnd,
+  kOr,
+  kXor,
+  kMinSigned,
+  kMaxSigned,
+};
 
 // `source_lane`: shuffles only, whose value this lane asks for.
 uint64_t collective(Collective kind, unsigned mask, uint64_t value, int source_lane, Location where);

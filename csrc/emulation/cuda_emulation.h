@@ -90,166 +90,139 @@ concept AtomicAddable = std::is_same_v<T, int> || std::is_same_v<T, unsigned> ||
 template <class T>
 using Same = std::type_identity_t<T>;
 
-}  // namespace reprocuda::emulation
-
-inline void __syncthreads(reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::barrier(false, where);
-}
-inline int __syncthreads_or(int condition, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::barrier(condition != 0, where).any;
-}
-inline int __syncthreads_and(int condition, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::barrier(condition != 0, where).all;
-}
-inline int __syncthreads_count(int condition, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return static_cast<int>(reprocuda::emulation::barrier(condition != 0, where).count);
-}
-inline void __syncwarp(unsigned mask = 0xffffffffu,
-                       reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::collective(reprocuda::emulation::Collective::kSync, mask, 0, 0, where);
-}
-unsigned __activemask() = delete;
-
-template <reprocuda::emulation::Exchangeable T>
-T __shfl_sync(unsigned mask, T value, int lane, int width = 32,
-              reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  const int first = reprocuda::emulation::this_lane() & ~(width - 1);
-  return reprocuda::emulation::shuffle(mask, value, first + (lane & (width - 1)), where);
-}
-template <reprocuda::emulation::Exchangeable T>
-T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
-                 reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  const int wanted = reprocuda::emulation::this_lane() - static_cast<int>(delta);
-  return reprocuda::emulation::shuffle(mask, value, reprocuda::emulation::lane_within(wanted, width), where);
-}
-template <reprocuda::emulation::Exchangeable T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
-                   reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  const int wanted = reprocuda::emulation::this_lane() + static_cast<int>(delta);
-  return reprocuda::emulation::shuffle(mask, value, reprocuda::emulation::lane_within(wanted, width), where);
-}
-template <reprocuda::emulation::Exchangeable T>
-T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
-                  reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  // Unlike the others, xor may read an earlier segment; a later one gives back the own value.
-  const int own = reprocuda::emulation::this_lane();
-  const int wanted = own ^ lane_mask;
-  const int end = (own & ~(width - 1)) + width;
-  return reprocuda::emulation::shuffle(mask, value, wanted < end ? wanted : own, where);
-}
-
-inline unsigned __ballot_sync(unsigned mask, int predicate,
-                              reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return static_cast<unsigned>(reprocuda::emulation::collective(reprocuda::emulation::Collective::kBallot, mask,
-                                                                               predicate != 0, 0, where));
-}
-inline int __any_sync(unsigned mask, int predicate,
-                      reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return __ballot_sync(mask, predicate, where) != 0;
-}
-inline int __all_sync(unsigned mask, int predicate,
-                      reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return __ballot_sync(mask, predicate, where) == mask;
-}
-template <reprocuda::emulation::Exchangeable T>
-unsigned __match_any_sync(unsigned mask, T value,
-                          reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return static_cast<unsigned>(reprocuda::emulation::collective(
-      reprocuda::emulation::Collective::kMatchAny, mask, reprocuda::emulation::to_word(value), 0, where));
-}
-
-namespace reprocuda::emulation {
 template <class T>
 T reduce(Collective kind, unsigned mask, T value, Location where) {
   return static_cast<T>(collective(kind, mask, to_word(value), 0, where));
 }
 template <class T>
 concept Reducible = std::is_same_v<T, int> || std::is_same_v<T, unsigned>;
+
+namespace device {
+
+inline void __syncthreads(Location where = Location::current()) { barrier(false, where); }
+inline int __syncthreads_or(int condition, Location where = Location::current()) {
+  return barrier(condition != 0, where).any;
+}
+inline int __syncthreads_and(int condition, Location where = Location::current()) {
+  return barrier(condition != 0, where).all;
+}
+inline int __syncthreads_count(int condition, Location where = Location::current()) {
+  return static_cast<int>(barrier(condition != 0, where).count);
+}
+inline void __syncwarp(unsigned mask = 0xffffffffu, Location where = Location::current()) {
+  collective(Collective::kSync, mask, 0, 0, where);
+}
+unsigned __activemask() = delete;
+
+template <Exchangeable T>
+T __shfl_sync(unsigned mask, T value, int lane, int width = 32, Location where = Location::current()) {
+  const int first = this_lane() & ~(width - 1);
+  return shuffle(mask, value, first + (lane & (width - 1)), where);
+}
+template <Exchangeable T>
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, Location where = Location::current()) {
+  const int wanted = this_lane() - static_cast<int>(delta);
+  return shuffle(mask, value, lane_within(wanted, width), where);
+}
+template <Exchangeable T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, Location where = Location::current()) {
+  const int wanted = this_lane() + static_cast<int>(delta);
+  return shuffle(mask, value, lane_within(wanted, width), where);
+}
+template <Exchangeable T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, Location where = Location::current()) {
+  // Unlike the others, xor may read an earlier segment; a later one gives back the own value.
+  const int own = this_lane();
+  const int wanted = own ^ lane_mask;
+  const int end = (own & ~(width - 1)) + width;
+  return shuffle(mask, value, wanted < end ? wanted : own, where);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate, Location where = Location::current()) {
+  return static_cast<unsigned>(collective(Collective::kBallot, mask, predicate != 0, 0, where));
+}
+inline int __any_sync(unsigned mask, int predicate, Location where = Location::current()) {
+  return __ballot_sync(mask, predicate, where) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate, Location where = Location::current()) {
+  return __ballot_sync(mask, predicate, where) == mask;
+}
+template <Exchangeable T>
+unsigned __match_any_sync(unsigned mask, T value, Location where = Location::current()) {
+  return static_cast<unsigned>(collective(Collective::kMatchAny, mask, to_word(value), 0, where));
+}
+
+template <Reducible T>
+T __reduce_add_sync(unsigned mask, T value, Location where = Location::current()) {
+  return reduce(Collective::kAdd, mask, value, where);
+}
+template <Reducible T>
+T __reduce_min_sync(unsigned mask, T value, Location where = Location::current()) {
+  return reduce(std::is_signed_v<T> ? Collective::kMinSigned : Collective::kMin, mask, value, where);
+}
+template <Reducible T>
+T __reduce_max_sync(unsigned mask, T value, Location where = Location::current()) {
+  return reduce(std::is_signed_v<T> ? Collective::kMaxSigned : Collective::kMax, mask, value, where);
+}
+inline unsigned __reduce_and_sync(unsigned mask, unsigned value, Location where = Location::current()) {
+  return reduce(Collective::kAnd, mask, value, where);
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value, Location where = Location::current()) {
+  return reduce(Collective::kOr, mask, value, where);
+}
+inline unsigned __reduce_xor_sync(unsigned mask, unsigned value, Location where = Location::current()) {
+  return reduce(Collective::kXor, mask, value, where);
+}
+
+template <AtomicAddable T>
+T atomicAdd(T* address, Same<T> value, Location where = Location::current()) {
+  const auto add = [=](T old) {
+    if constexpr (std::is_same_v<T, int>) {
+      return static_cast<int>(static_cast<unsigned>(old) + static_cast<unsigned>(value));
+    } else {
+      return static_cast<T>(old + value);
+    }
+  };
+  return atomic(address, add, where);
+}
+template <AtomicInteger T>
+T atomicMax(T* address, Same<T> value, Location where = Location::current()) {
+  return atomic(address, [=](T old) { return old < value ? value : old; }, where);
+}
+template <AtomicInteger T>
+T atomicMin(T* address, Same<T> value, Location where = Location::current()) {
+  return atomic(address, [=](T old) { return value < old ? value : old; }, where);
+}
+template <AtomicInteger T>
+T atomicOr(T* address, Same<T> value, Location where = Location::current()) {
+  return atomic(address, [=](T old) { return old | value; }, where);
+}
+template <AtomicInteger T>
+T atomicAnd(T* address, Same<T> value, Location where = Location::current()) {
+  return atomic(address, [=](T old) { return old & value; }, where);
+}
+template <AtomicInteger T>
+T atomicXor(T* address, Same<T> value, Location where = Location::current()) {
+  return atomic(address, [=](T old) { return old ^ value; }, where);
+}
+template <AtomicInteger T>
+T atomicExch(T* address, Same<T> value, Location where = Location::current()) {
+  return atomic(address, [=](T) { return value; }, where);
+}
+template <AtomicInteger T>
+T atomicCAS(T* address, Same<T> expected, Same<T> value, Location where = Location::current()) {
+  return atomic(address, [=](T old) { return old == expected ? value : old; }, where);
+}
+
+inline void __threadfence(Location where = Location::current()) { fence(where); }
+inline void __threadfence_block(Location where = Location::current()) { yield(where); }
+inline void __nanosleep(unsigned, Location where = Location::current()) { yield(where); }
+[[noreturn]] inline void __trap(Location where = Location::current()) { fail("the kernel trapped", where); }
+
+}  // namespace device
 }  // namespace reprocuda::emulation
 
-template <reprocuda::emulation::Reducible T>
-T __reduce_add_sync(unsigned mask, T value, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::reduce(reprocuda::emulation::Collective::kAdd, mask, value, where);
-}
-template <reprocuda::emulation::Reducible T>
-T __reduce_min_sync(unsigned mask, T value, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  using reprocuda::emulation::Collective;
-  return reprocuda::emulation::reduce(std::is_signed_v<T> ? Collective::kMinSigned : Collective::kMin, mask, value, where);
-}
-template <reprocuda::emulation::Reducible T>
-T __reduce_max_sync(unsigned mask, T value, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  using reprocuda::emulation::Collective;
-  return reprocuda::emulation::reduce(std::is_signed_v<T> ? Collective::kMaxSigned : Collective::kMax, mask, value, where);
-}
-inline unsigned __reduce_and_sync(unsigned mask, unsigned value,
-                                  reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::reduce(reprocuda::emulation::Collective::kAnd, mask, value, where);
-}
-inline unsigned __reduce_or_sync(unsigned mask, unsigned value,
-                                 reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::reduce(reprocuda::emulation::Collective::kOr, mask, value, where);
-}
-inline unsigned __reduce_xor_sync(unsigned mask, unsigned value,
-                                  reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::reduce(reprocuda::emulation::Collective::kXor, mask, value, where);
-}
-
-template <reprocuda::emulation::AtomicAddable T>
-T atomicAdd(T* address, reprocuda::emulation::Same<T> value,
-            reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::atomic(address, [=](T old) {
-    if constexpr (std::is_same_v<T, int>) return static_cast<int>(static_cast<unsigned>(old) + static_cast<unsigned>(value));
-    else return static_cast<T>(old + value);
-  }, where);
-}
-template <reprocuda::emulation::AtomicInteger T>
-T atomicMax(T* address, reprocuda::emulation::Same<T> value,
-            reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::atomic(address, [=](T old) { return old < value ? value : old; }, where);
-}
-template <reprocuda::emulation::AtomicInteger T>
-T atomicMin(T* address, reprocuda::emulation::Same<T> value,
-            reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::atomic(address, [=](T old) { return value < old ? value : old; }, where);
-}
-template <reprocuda::emulation::AtomicInteger T>
-T atomicOr(T* address, reprocuda::emulation::Same<T> value,
-           reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::atomic(address, [=](T old) { return old | value; }, where);
-}
-template <reprocuda::emulation::AtomicInteger T>
-T atomicAnd(T* address, reprocuda::emulation::Same<T> value,
-            reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::atomic(address, [=](T old) { return old & value; }, where);
-}
-template <reprocuda::emulation::AtomicInteger T>
-T atomicXor(T* address, reprocuda::emulation::Same<T> value,
-            reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::atomic(address, [=](T old) { return old ^ value; }, where);
-}
-template <reprocuda::emulation::AtomicInteger T>
-T atomicExch(T* address, reprocuda::emulation::Same<T> value,
-             reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::atomic(address, [=](T) { return value; }, where);
-}
-template <reprocuda::emulation::AtomicInteger T>
-T atomicCAS(T* address, reprocuda::emulation::Same<T> expected, reprocuda::emulation::Same<T> value,
-            reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  return reprocuda::emulation::atomic(address, [=](T old) { return old == expected ? value : old; }, where);
-}
-
-inline void __threadfence(reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::fence(where);
-}
-inline void __threadfence_block(reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::yield(where);
-}
-inline void __nanosleep(unsigned, reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::yield(where);
-}
-[[noreturn]] inline void __trap(reprocuda::emulation::Location where = reprocuda::emulation::Location::current()) {
-  reprocuda::emulation::fail("the kernel trapped", where);
-}
+using namespace reprocuda::emulation::device;
 
 #undef assert
 #define assert(condition) \

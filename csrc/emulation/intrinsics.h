@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace reprocuda::emulation {
 
@@ -48,7 +49,10 @@ inline float rounded_narrow(double a) {
 #else
 
 constexpr int fenv_mode(Rounding mode) {
-  return mode == Rounding::kDown ? FE_DOWNWARD : mode == Rounding::kUp ? FE_UPWARD : mode == Rounding::kZero ? FE_TOWARDZERO : FE_TONEAREST;
+  return mode == Rounding::kDown   ? FE_DOWNWARD
+         : mode == Rounding::kUp   ? FE_UPWARD
+         : mode == Rounding::kZero ? FE_TOWARDZERO
+                                   : FE_TONEAREST;
 }
 
 template <Rounding mode, class T, class Operation>
@@ -73,35 +77,36 @@ float rounded_narrow(double a) {
 
 #endif
 
-}  // namespace reprocuda::emulation
+// CUDA declares these globally; here they are seen from everywhere by the using directive at the end of cuda_emulation.h.
+namespace device {
 
-inline double __dadd_rn(double a, double b) { return reprocuda::emulation::rounded_add<reprocuda::emulation::Rounding::kNearest>(a, b); }
-inline double __dadd_rd(double a, double b) { return reprocuda::emulation::rounded_add<reprocuda::emulation::Rounding::kDown>(a, b); }
-inline double __dadd_ru(double a, double b) { return reprocuda::emulation::rounded_add<reprocuda::emulation::Rounding::kUp>(a, b); }
-inline double __dadd_rz(double a, double b) { return reprocuda::emulation::rounded_add<reprocuda::emulation::Rounding::kZero>(a, b); }
+inline double __dadd_rn(double a, double b) { return rounded_add<Rounding::kNearest>(a, b); }
+inline double __dadd_rd(double a, double b) { return rounded_add<Rounding::kDown>(a, b); }
+inline double __dadd_ru(double a, double b) { return rounded_add<Rounding::kUp>(a, b); }
+inline double __dadd_rz(double a, double b) { return rounded_add<Rounding::kZero>(a, b); }
 inline double __dsub_rn(double a, double b) { return __dadd_rn(a, -b); }
 inline double __dsub_rd(double a, double b) { return __dadd_rd(a, -b); }
 inline double __dsub_ru(double a, double b) { return __dadd_ru(a, -b); }
-inline double __dmul_rn(double a, double b) { return reprocuda::emulation::rounded_multiply<reprocuda::emulation::Rounding::kNearest>(a, b); }
-inline double __dmul_rd(double a, double b) { return reprocuda::emulation::rounded_multiply<reprocuda::emulation::Rounding::kDown>(a, b); }
-inline double __dmul_ru(double a, double b) { return reprocuda::emulation::rounded_multiply<reprocuda::emulation::Rounding::kUp>(a, b); }
-inline double __dmul_rz(double a, double b) { return reprocuda::emulation::rounded_multiply<reprocuda::emulation::Rounding::kZero>(a, b); }
-inline double __ddiv_rn(double a, double b) { return reprocuda::emulation::rounded_divide<reprocuda::emulation::Rounding::kNearest>(a, b); }
-inline double __ddiv_rd(double a, double b) { return reprocuda::emulation::rounded_divide<reprocuda::emulation::Rounding::kDown>(a, b); }
-inline double __ddiv_ru(double a, double b) { return reprocuda::emulation::rounded_divide<reprocuda::emulation::Rounding::kUp>(a, b); }
-inline double __ddiv_rz(double a, double b) { return reprocuda::emulation::rounded_divide<reprocuda::emulation::Rounding::kZero>(a, b); }
-inline float __fadd_rn(float a, float b) { return reprocuda::emulation::rounded_add<reprocuda::emulation::Rounding::kNearest>(a, b); }
-inline float __fadd_rd(float a, float b) { return reprocuda::emulation::rounded_add<reprocuda::emulation::Rounding::kDown>(a, b); }
-inline float __fadd_ru(float a, float b) { return reprocuda::emulation::rounded_add<reprocuda::emulation::Rounding::kUp>(a, b); }
+inline double __dmul_rn(double a, double b) { return rounded_multiply<Rounding::kNearest>(a, b); }
+inline double __dmul_rd(double a, double b) { return rounded_multiply<Rounding::kDown>(a, b); }
+inline double __dmul_ru(double a, double b) { return rounded_multiply<Rounding::kUp>(a, b); }
+inline double __dmul_rz(double a, double b) { return rounded_multiply<Rounding::kZero>(a, b); }
+inline double __ddiv_rn(double a, double b) { return rounded_divide<Rounding::kNearest>(a, b); }
+inline double __ddiv_rd(double a, double b) { return rounded_divide<Rounding::kDown>(a, b); }
+inline double __ddiv_ru(double a, double b) { return rounded_divide<Rounding::kUp>(a, b); }
+inline double __ddiv_rz(double a, double b) { return rounded_divide<Rounding::kZero>(a, b); }
+inline float __fadd_rn(float a, float b) { return rounded_add<Rounding::kNearest>(a, b); }
+inline float __fadd_rd(float a, float b) { return rounded_add<Rounding::kDown>(a, b); }
+inline float __fadd_ru(float a, float b) { return rounded_add<Rounding::kUp>(a, b); }
 inline float __fsub_rn(float a, float b) { return __fadd_rn(a, -b); }
-inline float __fmul_rn(float a, float b) { return reprocuda::emulation::rounded_multiply<reprocuda::emulation::Rounding::kNearest>(a, b); }
-inline float __fmul_rd(float a, float b) { return reprocuda::emulation::rounded_multiply<reprocuda::emulation::Rounding::kDown>(a, b); }
-inline float __fmul_ru(float a, float b) { return reprocuda::emulation::rounded_multiply<reprocuda::emulation::Rounding::kUp>(a, b); }
-inline float __fdiv_rn(float a, float b) { return reprocuda::emulation::rounded_divide<reprocuda::emulation::Rounding::kNearest>(a, b); }
-inline float __double2float_rn(double a) { return reprocuda::emulation::rounded_narrow<reprocuda::emulation::Rounding::kNearest>(a); }
-inline float __double2float_rd(double a) { return reprocuda::emulation::rounded_narrow<reprocuda::emulation::Rounding::kDown>(a); }
-inline float __double2float_ru(double a) { return reprocuda::emulation::rounded_narrow<reprocuda::emulation::Rounding::kUp>(a); }
-inline float __double2float_rz(double a) { return reprocuda::emulation::rounded_narrow<reprocuda::emulation::Rounding::kZero>(a); }
+inline float __fmul_rn(float a, float b) { return rounded_multiply<Rounding::kNearest>(a, b); }
+inline float __fmul_rd(float a, float b) { return rounded_multiply<Rounding::kDown>(a, b); }
+inline float __fmul_ru(float a, float b) { return rounded_multiply<Rounding::kUp>(a, b); }
+inline float __fdiv_rn(float a, float b) { return rounded_divide<Rounding::kNearest>(a, b); }
+inline float __double2float_rn(double a) { return rounded_narrow<Rounding::kNearest>(a); }
+inline float __double2float_rd(double a) { return rounded_narrow<Rounding::kDown>(a); }
+inline float __double2float_ru(double a) { return rounded_narrow<Rounding::kUp>(a); }
+inline float __double2float_rz(double a) { return rounded_narrow<Rounding::kZero>(a); }
 inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 
@@ -161,3 +166,6 @@ constexpr T min(T a, T b) { return b < a ? b : a; }
 template <class T>
   requires std::is_arithmetic_v<T>
 constexpr T max(T a, T b) { return a < b ? b : a; }
+
+}  // namespace device
+}  // namespace reprocuda::emulation

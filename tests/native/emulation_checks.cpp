@@ -145,7 +145,9 @@ __global__ void leaves_an_array(const float* x, int n, float* out) {
   if (threadIdx.x == 0) out[0] = sums[0];
 }
 
-__global__ void shifts_too_far(const float*, int n, float* out) { out[threadIdx.x] = static_cast<float>(1u << (n / 16)); }
+__global__ void shifts_too_far(const float*, int n, float* out) {
+  out[threadIdx.x] = static_cast<float>(1u << (n / 16));
+}
 
 __global__ void converts_out_of_range(const float* x, int, float* out) {
   out[threadIdx.x] = static_cast<float>(static_cast<int>(x[0] * 0 + 1e20f));
@@ -214,7 +216,8 @@ __global__ void shuffles(const T* values, const int* arguments, int width, T* ou
 }
 
 template <class T>
-py::array_t<T> run_shuffles(py::array_t<T, py::array::c_style> values, py::array_t<int, py::array::c_style> arguments, int width) {
+py::array_t<T> run_shuffles(py::array_t<T, py::array::c_style> values, py::array_t<int, py::array::c_style> arguments,
+                            int width) {
   py::array_t<T> out({4, kBlock});
   launch(shuffles<T>, 1, kBlock, 0, nullptr, values.data(), arguments.data(), width, out.mutable_data());
   return out;
@@ -314,24 +317,28 @@ const std::map<std::string, float (*)(double)> kNarrowing = {
     {"__double2float_rn", __double2float_rn}, {"__double2float_rd", __double2float_rd},
     {"__double2float_ru", __double2float_ru}, {"__double2float_rz", __double2float_rz},
 };
+unsigned low(uint64_t a) { return static_cast<unsigned>(a); }
+unsigned high(uint64_t a) { return static_cast<unsigned>(a >> 32); }
+
 const std::map<std::string, uint64_t (*)(uint64_t, uint64_t)> kInteger = {
     {"__clz", [](uint64_t a, uint64_t) { return uint64_t(__clz(static_cast<int>(a))); }},
     {"__clzll", [](uint64_t a, uint64_t) { return uint64_t(__clzll(static_cast<long long>(a))); }},
     {"__ffs", [](uint64_t a, uint64_t) { return uint64_t(__ffs(static_cast<int>(a))); }},
     {"__ffsll", [](uint64_t a, uint64_t) { return uint64_t(__ffsll(static_cast<long long>(a))); }},
-    {"__popc", [](uint64_t a, uint64_t) { return uint64_t(__popc(static_cast<unsigned>(a))); }},
+    {"__popc", [](uint64_t a, uint64_t) { return uint64_t(__popc(low(a))); }},
     {"__popcll", [](uint64_t a, uint64_t) { return uint64_t(__popcll(a)); }},
-    {"__brev", [](uint64_t a, uint64_t) { return uint64_t{__brev(static_cast<unsigned>(a))}; }},
+    {"__brev", [](uint64_t a, uint64_t) { return uint64_t{__brev(low(a))}; }},
     {"__brevll", [](uint64_t a, uint64_t) { return uint64_t{__brevll(a)}; }},
     {"__umul64hi", [](uint64_t a, uint64_t b) { return uint64_t{__umul64hi(a, b)}; }},
-    {"__mul64hi", [](uint64_t a, uint64_t b) { return static_cast<uint64_t>(__mul64hi(static_cast<int64_t>(a), static_cast<int64_t>(b))); }},
-    {"__umulhi", [](uint64_t a, uint64_t b) { return uint64_t{__umulhi(static_cast<unsigned>(a), static_cast<unsigned>(b))}; }},
-    {"__funnelshift_l", [](uint64_t a, uint64_t b) { return uint64_t{__funnelshift_l(static_cast<unsigned>(a), static_cast<unsigned>(a >> 32), static_cast<unsigned>(b))}; }},
-    {"__funnelshift_r", [](uint64_t a, uint64_t b) { return uint64_t{__funnelshift_r(static_cast<unsigned>(a), static_cast<unsigned>(a >> 32), static_cast<unsigned>(b))}; }},
+    {"__mul64hi", [](uint64_t a, uint64_t b) { return uint64_t(__mul64hi(int64_t(a), int64_t(b))); }},
+    {"__umulhi", [](uint64_t a, uint64_t b) { return uint64_t{__umulhi(low(a), low(b))}; }},
+    {"__funnelshift_l", [](uint64_t a, uint64_t b) { return uint64_t{__funnelshift_l(low(a), high(a), low(b))}; }},
+    {"__funnelshift_r", [](uint64_t a, uint64_t b) { return uint64_t{__funnelshift_r(low(a), high(a), low(b))}; }},
 };
 
 template <class Result, class Argument, class Function, class... Rest>
-py::array_t<Result> apply(Function function, py::array_t<Argument, py::array::c_style | py::array::forcecast> a, const Rest&... rest) {
+py::array_t<Result> apply(Function function, py::array_t<Argument, py::array::c_style | py::array::forcecast> a,
+                          const Rest&... rest) {
   py::array_t<Result> out(a.size());
   for (py::ssize_t i = 0; i < a.size(); ++i) out.mutable_data()[i] = function(a.data()[i], rest.data()[i]...);
   return out;

@@ -62,7 +62,8 @@ class Device {
 
   void check_guards() const {
     for (const GuardedMemory& memory : buffers_) {
-      if (!memory.is_intact()) throw emulation::KernelError("a write beside a buffer of " + std::to_string(memory.size()) + " bytes");
+      if (memory.is_intact()) continue;
+      throw emulation::KernelError("a write beside a buffer of " + std::to_string(memory.size()) + " bytes");
     }
   }
 
@@ -146,7 +147,8 @@ template <class Problem>
 Array run(const Problem& problem, Device& device, Outcome& outcome) {
   cuda::accumulate(problem, device.context());
   device.check_guards();
-  if (outcome.bytes.nbytes() != 0) std::memcpy(outcome.bytes.mutable_data(), outcome.data, static_cast<size_t>(outcome.bytes.nbytes()));
+  const auto bytes = static_cast<size_t>(outcome.bytes.nbytes());
+  if (bytes != 0) std::memcpy(outcome.bytes.mutable_data(), outcome.data, bytes);
   return outcome.bytes;
 }
 
@@ -212,7 +214,9 @@ py::tuple accumulate_rows(const py::dict& description) {
 
 void take_numbers(Fields& fields, const char* name, int64_t* out, int expected) {
   const auto values = fields.take<std::vector<int64_t>>(name);
-  if (static_cast<int>(values.size()) != expected) throw std::invalid_argument(std::string(name) + " needs a number a dimension");
+  if (static_cast<int>(values.size()) != expected) {
+    throw std::invalid_argument(std::string(name) + " needs a number a dimension");
+  }
   std::copy(values.begin(), values.end(), out);
 }
 
