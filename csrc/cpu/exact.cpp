@@ -6,6 +6,7 @@
 #include "../numerics/exact_sum.h"
 #include "exact_format.h"
 #include "parallel.h"
+#include "select_kernels.h"
 #include "workspace.h"
 
 namespace reprocuda::cpu {
@@ -23,6 +24,8 @@ class ExactTile {
     flags_ = reinterpret_cast<uint32_t*>(memory + Format::kLimbs * columns);
   }
   ExactSumOf<Format> operator[](int64_t column) const { return {limbs_ + column, columns_, flags_ + column}; }
+  int64_t* limbs() const { return limbs_; }
+  uint32_t* flags() const { return flags_; }
   void clear() const { std::memset(limbs_, 0, columns_ * kBytesPerColumn); }
   void normalize() const {
     for (int64_t c = 0; c < columns_; ++c) (*this)[c].normalize();
@@ -42,8 +45,16 @@ template <class Format, class T, class Position>
 void add_rows(const RowsJob<T, Position>& job, int64_t first, int64_t last, const int32_t* columns, int64_t count,
               const ExactTile<Format>& tile) {
   constexpr int64_t kMostAdds = ExactAccumulation<Format>::kMostAdds;
+  // Neighbouring columns of plain terms go by vectors.
+  const bool by_vector = std::is_same_v<Format, BinnedTerms> && count >= 8 && columns[count - 1] - columns[0] == count - 1;
   for (int64_t begin = first; begin < last; begin += kMostAdds) {
     const int64_t end = std::min(last, begin + kMostAdds);
+    if (by_vector) {
+      static const auto kernels = select_kernels([](auto isa) { return isa.template rows<T, Position>(); });
+      kernels.add_to_bins(job, begin, end, columns[0], count, tile.limbs(), tile.flags());
+      if (end < last) tile.normalize();
+      continue;
+    }
     for (int64_t position = begin; position < end; ++position) {
       const T* const row = job.src + job.grouping.row(position) * job.inner + job.first_column;
       for (int64_t c = 0; c < count; ++c) add_contribution<Format>(tile[c], job.alpha, job.complex_pairs, row, columns[c]);

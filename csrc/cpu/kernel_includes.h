@@ -14,6 +14,7 @@
 
 #include "../numerics/double_double.h"
 #include "../numerics/interval.h"
+#include "binned_sum.h"
 #include "cells_kernel.h"
 #include "exact.h"
 #include "rows_kernel.h"

@@ -11,6 +11,7 @@ inline constexpr int kLanes = 8;
 #include "lanes.inl"
 #include "rows_kernel.inl"
 #include "rows_single.inl"
+#include "binned.inl"
 #include "rows_entry.inl"
 #include "cells.inl"
 

@@ -8,6 +8,7 @@ inline constexpr int kLanes = 2;
 #include "lanes.inl"
 #include "rows_kernel.inl"
 #include "rows_single.inl"
+#include "binned.inl"
 #include "rows_entry.inl"
 #include "cells.inl"
 

@@ -59,28 +59,24 @@ inline Doubles<L> widen(typename Vectors<L>::Float x) {
   return __builtin_convertvector(x, Doubles<L>);
 }
 
+// As floats, which hold the 16-bit types exactly.
 template <int L>
-inline Doubles<L> load(const float* from) {
-  return widen<L>(load_vector<typename Vectors<L>::Float>(from));
+inline typename Vectors<L>::Float load_floats(const float* from) {
+  return load_vector<typename Vectors<L>::Float>(from);
 }
 
 template <int L>
-inline Doubles<L> load(const double* from) {
-  return load_vector<Doubles<L>>(from);
-}
-
-template <int L>
-inline Doubles<L> load(const BFloat16* from) {
+inline typename Vectors<L>::Float load_floats(const BFloat16* from) {
   using V = Vectors<L>;
-  return widen<L>((typename V::Float)(__builtin_convertvector(load_vector<typename V::Short>(from), typename V::Word) << 16));
+  return (typename V::Float)(__builtin_convertvector(load_vector<typename V::Short>(from), typename V::Word) << 16);
 }
 
 template <int L>
-inline Doubles<L> load(const Half* from) {
+inline typename Vectors<L>::Float load_floats(const Half* from) {
   using V = Vectors<L>;
 #if defined(__x86_64__)
-  if constexpr (L == 8) return widen<L>((typename V::Float)_mm256_cvtph_ps(load_vector<__m128i>(from)));
-  if constexpr (L == 4) return widen<L>((typename V::Float)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i*)from)));
+  if constexpr (L == 8) return (typename V::Float)_mm256_cvtph_ps(load_vector<__m128i>(from));
+  if constexpr (L == 4) return (typename V::Float)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i*)from));
 #endif
   const auto word = __builtin_convertvector(load_vector<typename V::Short>(from), typename V::Word);
   const auto magnitude = word & 0x7fff;
@@ -89,7 +85,16 @@ inline Doubles<L> load(const Half* from) {
   const auto normal = (magnitude << 13) + (112u << 23);
   const auto special = (magnitude << 13) + (224u << 23);
   const auto widened = magnitude < 0x0400u ? small : magnitude < 0x7c00u ? normal : special;
-  return widen<L>((typename V::Float)(widened | ((word & 0x8000u) << 16)));
+  return (typename V::Float)(widened | ((word & 0x8000u) << 16));
+}
+
+template <int L, class T>
+inline Doubles<L> load(const T* from) {
+  if constexpr (std::is_same_v<T, double>) {
+    return load_vector<Doubles<L>>(from);
+  } else {
+    return widen<L>(load_floats<L>(from));
+  }
 }
 
 // (re, im) becomes (im, re).

@@ -33,8 +33,14 @@ int64_t merge_split(const RowsJob<T, Position>& job, const SplitSegment& split, 
 }
 
 template <class T, class Position>
+void add_to_bins(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t column, int64_t columns, int64_t* bins,
+                 uint32_t* flags) {
+  if constexpr (!std::is_same_v<T, double>) BinnedRows<T, Position>(job, column, columns, bins, flags).add(first, last);
+}
+
+template <class T, class Position>
 RowsKernels<T, Position> rows_kernels() {
-  return {&run_rows_range<T, Position>, &merge_split<T, Position>};
+  return {&run_rows_range<T, Position>, &merge_split<T, Position>, &add_to_bins<T, Position>};
 }
 
 template RowsKernels<float, int32_t> rows_kernels();

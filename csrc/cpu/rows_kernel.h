@@ -70,6 +70,10 @@ struct RowsKernels {
   void (*run_range)(const RowsJob<T, Position>&, const RowsRange&, const RowsScratch&);
   // Returns how many columns it left in scratch.flagged for the exact fallback.
   int64_t (*merge)(const RowsJob<T, Position>&, const SplitSegment&, const RowsScratch&);
+  // For the exact fallback of 16- and 32-bit floats: adds positions [first, last) to the bins [BinnedSum::kBins, columns] and
+  // flags [columns] of `columns` columns from `column` of the tile on.
+  void (*add_to_bins)(const RowsJob<T, Position>&, int64_t first, int64_t last, int64_t column, int64_t columns, int64_t* bins,
+                      uint32_t* flags);
 };
 
 // The kernels of each instruction set.
