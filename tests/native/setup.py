@@ -2,8 +2,8 @@
 
 reprocuda_numerics binds csrc/numerics; reprocuda_emulation binds the CUDA kernels and launchers, compiled by the host
 compiler against the emulated device. That device is a library of its own, reprocuda_emulator: kernels are instrumented
-so that it can judge what they do, and it must not be. It supplies the hooks of the sanitizers itself; their libraries are
-not linked.
+so that it can judge what they do, and it must not be. It supplies the hooks of the sanitizers itself; their libraries
+are not linked.
 """
 
 import os
