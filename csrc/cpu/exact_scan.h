@@ -104,7 +104,7 @@ void sum_exactly(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, bool 
                  const int32_t slot = slots[output];
                  if (slot >= 0) add_contribution<Format>(sums[slot], alpha, complex_pairs, row, column);
                });
-        sums.normalize(size);
+        if (parts > 1) sums.normalize(size);
       });
       run_tasks(num_workers, num_workers, [&](int, int64_t part) {
         for (int64_t slot = part_begin(size, num_workers, part); slot < part_begin(size, num_workers, part + 1); ++slot) {

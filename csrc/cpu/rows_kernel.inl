@@ -38,6 +38,7 @@ inline void walk_range(const RowsJob<T, Position>& job, const RowsRange& range, 
     } else if (last == first || target == job.ignored_target) {
       leave_untouched(job, target);
     } else {
+      sums.expect(segment + 1);
       sums.sum_segment(segment, first, last);
     }
   }
@@ -52,6 +53,14 @@ class RowSums {
 
   RowSums(const RowsJob<T, Position>& job, const RowsScratch& scratch)
       : job_(job), scratch_(scratch), blocks_((job.columns + L - 1) / L), num_positions_(job.grouping.num_rows) {}
+
+  // The outputs of this segment come next: they are fetched while the last rows of the one before are summed.
+  void expect(int64_t segment) {
+    const T* const outputs = job_.self == nullptr ? job_.out : job_.self;
+    if (segment < job_.grouping.num_segments) {
+      next_outputs_ = outputs + job_.grouping.target(segment) * job_.inner + job_.first_column;
+    }
+  }
 
   void sum_segment(int64_t segment, int64_t first, int64_t last) {
     begin_segment(segment);
@@ -146,14 +155,18 @@ class RowSums {
       const T* rows[kGroupRows];
       const T* ahead[kGroupRows];
       for (int r = 0; r < count; ++r) rows[r] = row(position + r);
-      const int num_ahead = static_cast<int>(std::min<int64_t>(kGroupRows, num_positions_ - position - count));
-      for (int r = 0; r < num_ahead; ++r) ahead[r] = row(position + count + r);
+      // Up to eight rows behind this group, less what earlier groups have fetched already.
+      const int64_t fetch_from = std::max(fetched_, position + count);
+      fetched_ = std::max(fetch_from, std::min<int64_t>(num_positions_, position + count + kGroupRows));
+      const int num_ahead = static_cast<int>(fetched_ - fetch_from);
+      for (int r = 0; r < num_ahead; ++r) ahead[r] = row(fetch_from + r);
       const bool starts = position == first;
       const bool ends = position + count == last && part == nullptr;
       for (int64_t block = 0; block < blocks_; ++block) {
         const int64_t at = column(block);
         if (block % kBlocksPerLine == 0) {
           for (int r = 0; r < num_ahead; ++r) __builtin_prefetch(ahead[r] + at, 0, 2);
+          if (ends) __builtin_prefetch(next_outputs_ + at, 1);
         }
         Sum sum;
         if (!starts) {
@@ -220,6 +233,8 @@ class RowSums {
   const RowsScratch& scratch_;
   int64_t blocks_;
   int64_t num_positions_;
+  const T* next_outputs_ = nullptr;
+  int64_t fetched_ = 0;  // positions before this one have been prefetched by sum_in_groups
   int64_t target_ = 0;
   int64_t num_flagged_ = 0;
 };
