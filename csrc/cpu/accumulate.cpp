@@ -44,6 +44,7 @@ struct Choice {
 
 constexpr int kAllWorkers = std::numeric_limits<int>::max();
 constexpr int64_t kMostElementBins = 1 << 16;   // a set of 1 MiB
+constexpr int64_t kLongRun = 4;                 // rows a target from which on a sorted column goes segment by segment
 constexpr int64_t kSmallElements = 1 << 13;     // below this waking a second thread costs more than it saves
 
 template <class T, class Position, class Index>
@@ -87,8 +88,9 @@ Choice choose(const Accumulation& problem, const Index* index) {
   const int64_t elements = problem.outer * problem.num_rows * problem.inner;
   const bool few_targets = bins_fit(problem) && problem.num_targets <= 4 * problem.num_rows;
   if (problem.inner == 1 && few_targets && elements <= kSmallElements) return {Algorithm::kBins, 1};
-  // Sorted input needs no cells, and runs of equal keys would make a cell wait for itself.
-  if (problem.inner == 1 && is_sorted_index(index, problem.num_rows)) return {Algorithm::kRows, kAllWorkers};
+  // Sorted input needs no cells, and long runs of equal keys would make a cell wait for itself.
+  const bool long_runs = problem.num_rows / kLongRun >= problem.num_targets;
+  if (problem.inner == 1 && long_runs && is_sorted_index(index, problem.num_rows)) return {Algorithm::kRows, kAllWorkers};
   if (bins_pay(problem)) return {Algorithm::kBins, kAllWorkers};
   if (problem.inner == 1 && !problem.mean && problem.num_targets <= 8 * problem.num_rows) return {Algorithm::kPartition, kAllWorkers};
   return {Algorithm::kRows, kAllWorkers};

@@ -169,16 +169,30 @@ int64_t add_rows_to_cells(const CellsJob<T>& job, const Key* keys, const T* src,
   return with_lanes(job.inner, [&](auto lanes) { return add_columns<T, Key, lanes()>(job, keys, src, first, last); });
 }
 
+// The values of as many entries as a vector has lanes. What pads a 16-bit value is shifted or cut away.
+template <class T>
+inline Doubles<kLanes> entry_values(const Entry<T>* entries) {
+  using V = Vectors<kLanes>;
+  static_assert(sizeof(Entry<T>) == sizeof(uint64_t));
+  const auto upper = load_vector<typename V::Bits>(entries) >> 32;
+  if constexpr (std::is_same_v<T, Half>) {
+    T values[kLanes];
+    store_vector(values, __builtin_convertvector(upper, typename V::Short));
+    return load<kLanes>(values);
+  } else {
+    const auto word = __builtin_convertvector(upper, typename V::Word);
+    return widen<kLanes>((typename V::Float)(sizeof(T) == 4 ? word : word << 16));
+  }
+}
+
 template <class T>
 void add_entries_to_cells(double* cells, const Entry<T>* entries, int64_t count, const Alpha& alpha) {
   const auto cell = [&](int64_t i) { return cells + int64_t{entries[i].key} * kStateDoubles<T>; };
   int64_t i = 0;
   if (alpha.is_one) {
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (!std::is_same_v<T, double>) {
       for (; i + kLanes <= count; i += kLanes) {
-        using V = Vectors<kLanes>;
-        const auto words = load_vector<typename V::Bits>(entries + i);
-        const Doubles<kLanes> x = widen<kLanes>((typename V::Float)__builtin_convertvector(words >> 32, typename V::Word));
+        const Doubles<kLanes> x = entry_values(entries + i);
         alignas(64) double pairs[2 * kLanes];
         store_interleaved<kLanes>(pairs, x, -x);
         for (int lane = 0; lane < kLanes; ++lane) add_pair_to_cell(cell(i + lane), pairs + 2 * lane);
