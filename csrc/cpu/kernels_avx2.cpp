@@ -9,11 +9,11 @@ namespace reprocuda::cpu::avx2 {
 inline constexpr int kLanes = 4;
 
 #include "lanes.inl"
+#include "cells.inl"
 #include "rows_kernel.inl"
 #include "rows_single.inl"
 #include "binned.inl"
 #include "rows_entry.inl"
-#include "cells.inl"
 
 }  // namespace reprocuda::cpu::avx2
 #pragma GCC pop_options

@@ -6,10 +6,10 @@ namespace reprocuda::cpu::portable {
 inline constexpr int kLanes = 2;
 
 #include "lanes.inl"
+#include "cells.inl"
 #include "rows_kernel.inl"
 #include "rows_single.inl"
 #include "binned.inl"
 #include "rows_entry.inl"
-#include "cells.inl"
 
 }  // namespace reprocuda::cpu::portable

@@ -40,15 +40,16 @@ class RowsDriver {
     double* states = nullptr;
     int32_t* flags = nullptr;
     std::byte* limbs = nullptr;
-    const int64_t state_doubles = kStateDoubles<T> * (tile_columns_ + kLanePadding);
+    const int64_t columns = problem_.inner == 1 ? kSegmentBatch : tile_columns_;
+    const int64_t state_doubles = kStateDoubles<T> * (columns + kLanePadding);
     const Workspace workspace = lease([&](Layout& layout) {
       states = layout.take<double>(workers_ * state_doubles);
-      flags = layout.take<int32_t>(workers_ * tile_columns_);
+      flags = layout.take<int32_t>(workers_ * columns);
       limbs = layout.take<std::byte>(workers_ * kExactBytes);
       parts_ = layout.take<double>(ranges_ > 1 ? slices_at_once_ * ranges_ * tiles_ * 2 * part_doubles() : 0);
     });
     const auto scratch = [&](int worker) {
-      return RowsScratch{states + worker * state_doubles, flags + worker * tile_columns_,
+      return RowsScratch{states + worker * state_doubles, flags + worker * columns,
                          reinterpret_cast<int64_t*>(limbs + worker * kExactBytes)};
     };
     for (int64_t first = 0; first < problem_.outer; first += slices_at_once_) {

@@ -24,6 +24,9 @@ inline auto with_sums(const RowsJob<T, Position>& job, const RowsScratch& scratc
 
 template <class T, class Position>
 void run_rows_range(const RowsJob<T, Position>& job, const RowsRange& range, const RowsScratch& scratch) {
+  if (job.columns == 1 && job.grouping.targets == nullptr && !job.mean) {
+    return SingleColumnSums<T, Position>(job, scratch).sum_batches(range);
+  }
   with_sums(job, scratch, [&](auto& sums) { walk_range(job, range, sums); });
 }
 

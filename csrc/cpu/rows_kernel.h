@@ -21,6 +21,9 @@ inline constexpr int kStateDoubles = 2;
 template <>
 inline constexpr int kStateDoubles<double> = 4;
 
+// A single column rounds this many segments at a time, from cells as cells_kernel.h has them.
+inline constexpr int64_t kSegmentBatch = 256;
+
 // One slice of the outer dimension, one tile of columns.
 template <class T, class Position>
 struct RowsJob {
@@ -41,8 +44,8 @@ struct RowsJob {
 
 // A worker's own memory.
 struct RowsScratch {
-  double* state;           // kStateDoubles * (kTileColumns + 8)
-  int32_t* flagged;        // [kTileColumns] columns of the tile that the filter did not certify
+  double* state;           // kStateDoubles * (kTileColumns + 8), and of kSegmentBatch + 8
+  int32_t* flagged;        // [kTileColumns], and [kSegmentBatch]: columns of the tile that the filter did not certify
   int64_t* limbs;          // memory for the exact fallback
 };
 

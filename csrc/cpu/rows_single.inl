@@ -1,4 +1,5 @@
-// The rows algorithm for one column: lanes run over the rows of a segment instead. Included after rows_kernel.inl.
+// The rows algorithm for one column: lanes run over the rows of a long segment, and over neighbouring segments when these are
+// rounded. Included after rows_kernel.inl and cells.inl.
 
 template <class T, class Position>
 class SingleColumnSums {
@@ -8,6 +9,34 @@ class SingleColumnSums {
   using WideSum = Lanes<T, kLanes>;
 
   SingleColumnSums(const RowsJob<T, Position>& job, const RowsScratch& scratch) : job_(job), scratch_(scratch) {}
+
+  // All segments that end in the range, where every target is listed: each leaves a cell, and cells are rounded together.
+  void sum_batches(const RowsRange& range) {
+    const Grouping<Position>& g = job_.grouping;
+    int64_t segment = std::lower_bound(g.offsets, g.offsets + g.num_segments, static_cast<Position>(range.begin)) - g.offsets;
+    if (segment > 0 && g.offsets[segment] > range.begin) {
+      sum_part(range.begin, std::min<int64_t>(g.offsets[segment], range.end), segment - 1, range.head);
+    }
+    const auto begins = [&](int64_t s) { return s < g.num_segments && (g.offsets[s] < range.end || range.last); };
+    const auto ends = [&](int64_t s) { return g.offsets[s + 1] <= range.end; };
+    while (begins(segment) && ends(segment)) {
+      const int64_t base = segment;
+      for (; segment < base + kSegmentBatch && begins(segment) && ends(segment); ++segment) {
+        double* const cell = scratch_.state + (segment - base) * kStateDoubles<T>;
+        clear_cells<T>(cell, kStateDoubles<T>);
+        if (segment != job_.ignored_target) add_rows_to_cell(cell, g.offsets[segment], g.offsets[segment + 1]);
+      }
+      const FinishJob<T> finish{scratch_.state, 1, 0, job_.self == nullptr ? nullptr : job_.self + base, job_.out + base,
+                                nullptr, 1, job_.force_exact};
+      const int64_t num_flagged = finish_single_column(finish, 0, segment - base, scratch_.flagged);
+      for (int64_t i = 0; i < num_flagged; ++i) {
+        const int64_t target = base + scratch_.flagged[i];
+        const int32_t column = 0;
+        exact_segment(job_, g.offsets[target], g.offsets[target + 1], target, &column, 1, scratch_.limbs);
+      }
+    }
+    if (begins(segment)) sum_part(g.offsets[segment], range.end, segment, range.tail);
+  }
 
   void expect(int64_t) {}
 
@@ -81,6 +110,19 @@ class SingleColumnSums {
       fold(sum, wide);
     }
     for (; first < last; ++first) add_values<kPair>(sum, broadcast<kPair>(to_double(job_.src[job_.grouping.row(first)])));
+  }
+
+  void add_rows_to_cell(double* cell, int64_t first, int64_t last) const {
+    if (last - first >= 2 * kLanes) {
+      Sum sum;
+      sum.clear();
+      add_rows(sum, first, last);
+      alignas(16) double states[Sum::kStates * kPair];
+      sum.store_state(states);
+      for (int state = 0; state < Sum::kStates; ++state) cell[state] = states[state * kPair];
+    } else {
+      for (; first < last; ++first) add_value(cell, job_.src[job_.grouping.row(first)], job_.alpha);
+    }
   }
 
   static void fold(Sum& sum, const WideSum& wide) {
