@@ -19,6 +19,7 @@ constexpr int64_t kMostOutputs = int64_t{1} << 16;      // a set of 1 MiB
 constexpr int64_t kReplicatedOutputs = 512;             // four copies still fit in the first-level cache
 constexpr int64_t kElementsPerWorker = 1 << 14;
 constexpr int64_t kOutputsPerTask = 1 << 11;
+constexpr int64_t kCellsPerFinisher = 1 << 15;          // fewer cells are rounded sooner than a thread wakes up
 constexpr int64_t kPadding = 24;  // doubles between sets: strides of whole pages make them fight for cache ways
 
 template <class T, class Index>
@@ -134,7 +135,8 @@ class BinsDriver {
       if (bad.found()) return bad.get();
       merge_counts();
       const int64_t targets = targets_per_task();
-      run_tasks(tasks_ == 1 ? 1 : workers_, tasks_, [&](int, int64_t task) {
+      const int finishers = std::min(workers_, workers_for(outputs_ * workers_ * copies_, kCellsPerFinisher));
+      run_tasks(finishers, tasks_, [&](int, int64_t task) {
         const RoundingScope scope(kRoundingMode<T>);
         const int64_t first = task * targets;
         const int64_t last = std::min(problem_.num_targets, first + targets);

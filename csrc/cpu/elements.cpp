@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kElementsPerWorker = 1 << 14;
 constexpr int64_t kOutputsPerTask = 1 << 11;
+constexpr int64_t kCellsPerFinisher = 1 << 15; // fewer cells are rounded sooner than a thread wakes up
 constexpr int64_t kMostRowTargets = 1 << 14;   // cells of a row stay in the second-level cache
 constexpr int64_t kSetsBytes = int64_t{12} << 20;
 constexpr int64_t kBatch = 512;                // elements between two calls of a kernel
@@ -62,7 +63,8 @@ class ElementBins {
     if (bad.found()) return bad.get();
     const FinishJob<T> job{sets_, workers_, doubles_, static_cast<const T*>(problem_.self), static_cast<T*>(problem_.out),
                            nullptr, 1, force_exact_};
-    run_tasks(tasks == 1 ? 1 : workers_, tasks, [&](int, int64_t task) {
+    const int finishers = std::min(workers_, workers_for(outputs_ * workers_, kCellsPerFinisher));
+    run_tasks(finishers, tasks, [&](int, int64_t task) {
       const RoundingScope scope(kRoundingMode<T>);
       const int64_t first = task * kOutputsPerTask;
       num_flagged[task] = kernels_.finish(job, first, std::min(outputs_, first + kOutputsPerTask), flagged + first);
