@@ -176,8 +176,8 @@ void scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Te
   check_scatter_add(self, dim, index, src, op);
   const Tensor elements = detach_from(index, self, op);
   const Tensor values = detach_from(src, self, op);
-  if (touches_few_rows(self, dim, index.numel() == 0 ? 0 : index.size(dim)) && names_whole_rows(self, dim, index) &&
-      elements_are_distinct(self)) {
+  const int64_t num_rows = index.numel() == 0 ? 0 : index.dim() == 0 ? 1 : index.size(dim);
+  if (touches_few_rows(self, dim, num_rows) && names_whole_rows(self, dim, index) && elements_are_distinct(self)) {
     const Tensor keys = row_targets(elements, dim);
     // A bad index is left to the way through the whole target, which reports it.
     if (Backend::first_out_of_range(keys, 0, self.size(dim)) < 0) {
