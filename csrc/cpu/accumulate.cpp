@@ -43,6 +43,7 @@ struct Choice {
 };
 
 constexpr int kAllWorkers = std::numeric_limits<int>::max();
+constexpr int64_t kElementsPerCopier = 1 << 15;
 constexpr int64_t kMostElementBins = 1 << 16;   // a set of 1 MiB
 constexpr int64_t kLongRun = 4;                 // rows a target from which on a sorted column goes segment by segment
 constexpr int64_t kSmallElements = 1 << 13;     // below this waking a second thread costs more than it saves
@@ -144,18 +145,22 @@ int64_t sum_elements_by_rows(const ElementAccumulation& problem, const ElementKe
     key = layout.take<Key>(rows.num_rows);
     values = layout.take<T>(rows.num_rows * rows.inner);
   });
-  int64_t next = 0;
-  if (problem.complex_pairs) {
-    keys.for_each<std::array<T, 2>>(0, rows.num_rows, [&](int64_t at, std::array<T, 2> pair) {
-      key[next] = static_cast<Key>(at);
-      std::copy_n(pair.data(), 2, values + 2 * next++);
-    });
-  } else {
-    keys.for_each<T>(0, rows.num_rows, [&](int64_t at, T value) {
-      key[next] = static_cast<Key>(at);
-      values[next++] = value;
-    });
-  }
+  const int workers = workers_for(rows.num_rows, kElementsPerCopier);
+  run_tasks(workers, workers, [&](int, int64_t part) {
+    const int64_t end = part_begin(rows.num_rows, workers, part + 1);
+    int64_t next = part_begin(rows.num_rows, workers, part);
+    if (problem.complex_pairs) {
+      keys.for_each<std::array<T, 2>>(next, end, [&](int64_t at, std::array<T, 2> pair) {
+        key[next] = static_cast<Key>(at);
+        std::copy_n(pair.data(), 2, values + 2 * next++);
+      });
+    } else {
+      keys.for_each<T>(next, end, [&](int64_t at, T value) {
+        key[next] = static_cast<Key>(at);
+        values[next++] = value;
+      });
+    }
+  });
   rows.src = values;
   return sum_by_rows<T>(rows, key);
 }

@@ -17,6 +17,8 @@ constexpr int64_t kRowsPerWorker = 1 << 14;   // below this a second thread cost
 constexpr int64_t kDirectTargets = 1 << 15;   // counters of a one-level sort that still fit in the second-level cache
 constexpr int64_t kBucketTargets = 1 << 11;   // targets of a bucket in a two-level sort, while that makes few buckets
 constexpr int64_t kMaxBuckets = 1 << 11;
+constexpr int64_t kFewPairs = 64;             // below this a comparison sort is faster
+constexpr int64_t kRadixPairs = 1 << 16;      // a sparse bucket up to this size is sorted by digits, half a megabyte a worker
 constexpr int64_t kSparse = 4;                // targets a row from which on empty segments are left out
 
 // A row under way to its bucket; the order of pairs is the stable order by target.
@@ -26,6 +28,24 @@ struct Pair {
   std::make_unsigned_t<Position> row;
   friend bool operator<(const Pair& a, const Pair& b) { return a.key != b.key ? a.key < b.key : a.row < b.row; }
 };
+
+// Stable sort by the low `bits` of the keys, a byte at a time. `spare` holds as many pairs.
+template <class Position>
+void sort_by_digits(Pair<Position>* pairs, Pair<Position>* spare, int64_t count, int bits) {
+  constexpr int kDigitBits = 8;
+  Pair<Position>* from = pairs;
+  Pair<Position>* to = spare;
+  for (int low = 0; low < bits; low += kDigitBits) {
+    uint32_t next[1 << kDigitBits] = {};
+    const auto digit = [low](const Pair<Position>& pair) { return (pair.key >> low) & ((1 << kDigitBits) - 1); };
+    for (int64_t i = 0; i < count; ++i) ++next[digit(from[i])];
+    uint32_t running = 0;
+    for (uint32_t& start : next) running += std::exchange(start, running);
+    for (int64_t i = 0; i < count; ++i) to[next[digit(from[i])]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != pairs) std::copy_n(from, count, pairs);
+}
 
 // Where the sort writes. `targets` is null when every target is listed.
 template <class Position>
@@ -91,12 +111,15 @@ class Grouper {
     Position* segments = nullptr;
     Position* local_counts = nullptr;
     Pair<Position>* pairs = nullptr;
+    Pair<Position>* spare = nullptr;
+    const int64_t spare_pairs = sparse ? std::min(num_rows_, kRadixPairs) : 0;
     const Workspace memory = lease([&](Layout& layout) {
       starts = layout.take<Position>(num_workers_ * num_buckets + 1);
       segments = layout.take<Position>(num_buckets);
       // A bucket with too few rows for its targets is sorted without counters.
       local_counts = layout.take<Position>(sparse && num_rows_ < bucket_targets / kSparse ? 0 : num_workers_ * bucket_targets);
       pairs = layout.take<Pair<Position>>(num_rows_);
+      spare = layout.take<Pair<Position>>(num_workers_ * spare_pairs);
     });
     const int64_t bad = count(starts, num_buckets, shift);
     if (bad >= 0) return bad;
@@ -117,8 +140,18 @@ class Grouper {
     const Position* const ends = starts + (num_workers_ - 1) * num_buckets;
     run_tasks(num_workers_, num_buckets, [&](int worker, int64_t bucket) {
       const int64_t first = bucket == 0 ? 0 : ends[bucket - 1];
-      segments[bucket] = sort_bucket(bucket << shift, bucket_targets, pairs, first, ends[bucket],
-                                     local_counts + worker * bucket_targets);
+      const int64_t size = ends[bucket] - first;
+      if (sparse && size < bucket_targets / kSparse) {
+        if (size > kFewPairs && size <= spare_pairs) {
+          sort_by_digits(pairs + first, spare + worker * spare_pairs, size, shift);
+        } else {
+          std::sort(pairs + first, pairs + ends[bucket]);
+        }
+        segments[bucket] = emit_sorted(pairs, first, ends[bucket]);
+      } else {
+        segments[bucket] = count_bucket(bucket << shift, bucket_targets, pairs, first, ends[bucket],
+                                        local_counts + worker * bucket_targets);
+      }
     });
     if (!sparse) {
       output_.offsets[num_targets_] = static_cast<Position>(num_rows_);
@@ -161,13 +194,9 @@ class Grouper {
   }
 
   // Returns the number of segments written at `first` of a sparse output.
-  Position sort_bucket(int64_t first_target, int64_t bucket_targets, Pair<Position>* pairs, int64_t first, int64_t last,
-                       Position* counts) {
+  Position count_bucket(int64_t first_target, int64_t bucket_targets, const Pair<Position>* pairs, int64_t first, int64_t last,
+                        Position* counts) {
     const int64_t listed = std::min(bucket_targets, num_targets_ - first_target);
-    if (output_.targets != nullptr && last - first < bucket_targets / kSparse) {
-      std::sort(pairs + first, pairs + last);
-      return emit_sorted(pairs, first, last);
-    }
     std::fill_n(counts, listed, Position{0});
     for (int64_t i = first; i < last; ++i) ++counts[pairs[i].key - first_target];
     Position running = static_cast<Position>(first);

@@ -38,7 +38,12 @@ class SingleColumnSums {
     if (begins(segment)) sum_part(g.offsets[segment], range.end, segment, range.tail);
   }
 
-  void expect(int64_t) {}
+  // Targets may lie far apart.
+  void expect(int64_t segment) {
+    const T* const outputs = job_.self == nullptr ? job_.out : job_.self;
+    const int64_t ahead = segment + kPrefetchDistance;
+    if (ahead < job_.grouping.num_segments) __builtin_prefetch(outputs + job_.grouping.target(ahead), 1);
+  }
 
   void sum_segment(int64_t segment, int64_t first, int64_t last) {
     const int64_t target = job_.grouping.target(segment);
