@@ -1,13 +1,12 @@
 // Rows into the bins of binned_sum.h, a vector of columns at a time; included per instruction set after lanes.inl.
 //
-// Guarantee: the bins hold the exact sums, as if BinnedSum::add had been called for every element. Eight rows are decoded
-// into registers; then each bin that any of them needs takes its share by a masked addition, so nothing is scattered.
+// Guarantee: the bins hold the exact sums, as if BinnedSum::add had been called for every element. Up to eight rows are
+// decoded into registers; then each bin that any of them needs takes its share by a masked addition, so nothing is scattered.
 // Integer arithmetic only. Cost: about half a nanosecond an element while their exponents span few bins.
 
 template <class T, class Position>
 class BinnedRows {
  public:
-  static constexpr int kRows = 8;
   using V = Vectors<kLanes>;
 
   // `column` counts from the tile of the job; bin k of column c is bins[k * columns + c].
@@ -15,14 +14,9 @@ class BinnedRows {
       : job_(job), offset_(job.first_column + column), columns_(columns), bins_(bins), flags_(flags) {}
 
   void add(int64_t first, int64_t last) const {
-    const int64_t whole = columns_ / kLanes * kLanes;
-    for (; first + kRows <= last; first += kRows) {
-      const T* rows[kRows];
-      for (int r = 0; r < kRows; ++r) rows[r] = row(first + r);
-      for (int64_t column = 0; column < whole; column += kLanes) add_block(rows, column);
-      for (int r = 0; r < kRows; ++r) add_scalars(rows[r], whole, columns_);
-    }
-    for (; first < last; ++first) add_scalars(row(first), 0, columns_);
+    for (; first + 8 <= last; first += 8) add_rows<8>(first);
+    for (; first + 2 <= last; first += 2) add_rows<2>(first);
+    if (first < last) add_rows<1>(first);
   }
 
  private:
@@ -32,6 +26,16 @@ class BinnedRows {
     for (int64_t c = begin; c < end; ++c) BinnedSum{bins_ + c, columns_, flags_ + c}.add(to_float(row[c]));
   }
 
+  template <int kRows>
+  void add_rows(int64_t first) const {
+    const int64_t whole = columns_ / kLanes * kLanes;
+    const T* rows[kRows];
+    for (int r = 0; r < kRows; ++r) rows[r] = row(first + r);
+    for (int64_t column = 0; column < whole; column += kLanes) add_block<kRows>(rows, column);
+    for (int r = 0; r < kRows; ++r) add_scalars(rows[r], whole, columns_);
+  }
+
+  template <int kRows>
   void add_block(const T* const* rows, int64_t column) const {
     typename V::Word words[kRows];
     typename V::Word used = {};    // bit k: some lane needs bin k

@@ -6,6 +6,8 @@
 // normalize(). Integer arithmetic only. Cost: about 1 ns a term, half of ExactSum.
 #pragma once
 
+#include <cstdint>
+
 #include "../numerics/exact_sum.h"
 
 namespace reprocuda::cpu {
@@ -58,20 +60,41 @@ struct BinnedSum {
   // The exact sum over the exact count, rounded once; count >= 1.
   template <class T>
   T round_mean(int64_t count) const {
+    return round_between<T>(count, 0, kBins - 1);
+  }
+
+  // The same where no bin outside [low, high] is in use.
+  template <class T>
+  T round_between(int64_t count, int low, int high) const {
     constexpr uint32_t kSpecial = kSawNaN | kSawPosInf | kSawNegInf;
-    int low = 0;
-    int high = kBins - 1;
-    while (low < kBins && bins[low * stride] == 0) ++low;
+    while (low <= high && bins[low * stride] == 0) ++low;
     while (high > low && bins[high * stride] == 0) --high;
-    if (count != 1 || (*flags & kSpecial) != 0 || low == kBins || high - low > 3) return round_in_limbs<T>(count);
+    if (count != 1 || (*flags & kSpecial) != 0 || low > high || high - low > 3) return round_in_limbs<T>(count);
     __extension__ using Wide = unsigned __int128;
     Wide sum = 0;
     for (int k = high; k >= low; --k) sum = (sum << kBinBits) + static_cast<Wide>(static_cast<__int128>(bins[k * stride]));
     const Fixed128 value{static_cast<int64_t>(sum >> 64), static_cast<uint64_t>(sum)};
-    return round_fixed<T>(value, kUnitExponent + kBinBits * low, false, false);
+    const int exponent = kUnitExponent + kBinBits * low;
+    const int64_t narrow = static_cast<int64_t>(value.low);
+    if (value.high != narrow >> 63 || narrow == INT64_MIN) return round_fixed<T>(value, exponent, false, false);
+    return round_narrow<T>(narrow, exponent);
   }
 
  private:
+  // A double holds it, or 53 leading bits of it with the last one set where anything was cut off: enough to round to T.
+  template <class T>
+  static T round_narrow(int64_t value, int exponent) {
+    constexpr int kCut = 11;
+    uint64_t size = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+    if ((size >> 53) != 0) {
+      size = (size >> kCut) | ((size & ((uint64_t{1} << kCut) - 1)) != 0 ? 1 : 0);
+      exponent += kCut;
+    }
+    const double power = from_bits<double>(static_cast<uint64_t>(1023 + exponent) << 52);
+    const double scaled = static_cast<double>(static_cast<int64_t>(size)) * power;  // exact in every rounding mode
+    return round_to<T>(value < 0 ? -scaled : scaled);
+  }
+
   template <class T>
   T round_in_limbs(int64_t count) const {
     ExactAccumulator<Fp32Terms> limbs;

@@ -27,6 +27,11 @@ class ExactTile {
   int64_t* limbs() const { return limbs_; }
   uint32_t* flags() const { return flags_; }
   void clear() const { std::memset(limbs_, 0, columns_ * kBytesPerColumn); }
+  bool is_empty(int limb) const {
+    int64_t any = 0;
+    for (int64_t c = 0; c < columns_; ++c) any |= limbs_[limb * columns_ + c];
+    return any == 0;
+  }
   void normalize() const {
     for (int64_t c = 0; c < columns_; ++c) (*this)[c].normalize();
   }
@@ -40,18 +45,28 @@ class ExactTile {
   int64_t columns_;
 };
 
+// Neighbouring columns of plain terms go by vectors.
+template <class Format>
+bool by_vector(const int32_t* columns, int64_t count) {
+  return std::is_same_v<Format, BinnedTerms> && count >= 8 && columns[count - 1] - columns[0] == count - 1;
+}
+
+template <class Format, class T, class Position>
+void add_rows_by_vector(const RowsJob<T, Position>& job, int64_t first, int64_t last, const int32_t* columns, int64_t count,
+                        const ExactTile<Format>& tile) {
+  static const auto kernels = select_kernels([](auto isa) { return isa.template rows<T, Position>(); });
+  kernels.add_to_bins(job, first, last, columns[0], count, tile.limbs(), tile.flags());
+}
+
 // Adds the columns of rows [first, last) to the tile.
 template <class Format, class T, class Position>
 void add_rows(const RowsJob<T, Position>& job, int64_t first, int64_t last, const int32_t* columns, int64_t count,
               const ExactTile<Format>& tile) {
   constexpr int64_t kMostAdds = ExactAccumulation<Format>::kMostAdds;
-  // Neighbouring columns of plain terms go by vectors.
-  const bool by_vector = std::is_same_v<Format, BinnedTerms> && count >= 8 && columns[count - 1] - columns[0] == count - 1;
   for (int64_t begin = first; begin < last; begin += kMostAdds) {
     const int64_t end = std::min(last, begin + kMostAdds);
-    if (by_vector) {
-      static const auto kernels = select_kernels([](auto isa) { return isa.template rows<T, Position>(); });
-      kernels.add_to_bins(job, begin, end, columns[0], count, tile.limbs(), tile.flags());
+    if (by_vector<Format>(columns, count)) {
+      add_rows_by_vector(job, begin, end, columns, count, tile);
       if (end < last) tile.normalize();
       continue;
     }
@@ -67,9 +82,24 @@ template <class Format, class T, class Position>
 void finish(const RowsJob<T, Position>& job, int64_t num_rows, int64_t target, const int32_t* columns, int64_t count,
             const ExactTile<Format>& tile) {
   const int64_t at = target * job.inner + job.first_column;
-  for (int64_t c = 0; c < count; ++c) {
-    if (job.self != nullptr) add_term(tile[c], job.self[at + columns[c]]);
-    job.out[at + columns[c]] = tile[c].template round_mean<T>(job.mean ? num_rows : 1);
+  const int64_t divisor = job.mean ? num_rows : 1;
+  if (job.self != nullptr && by_vector<Format>(columns, count)) {
+    RowsJob<T, Position> self = job;
+    self.src = job.self;
+    self.grouping.permutation = nullptr;
+    add_rows_by_vector(self, target, target + 1, columns, count, tile);
+  } else if (job.self != nullptr) {
+    for (int64_t c = 0; c < count; ++c) add_term(tile[c], job.self[at + columns[c]]);
+  }
+  if constexpr (std::is_same_v<Format, BinnedTerms>) {
+    // Few bins are in use, mostly the same for all columns.
+    int low = 0;
+    int high = Format::kLimbs - 1;
+    while (low < high && tile.is_empty(low)) ++low;
+    while (high > low && tile.is_empty(high)) --high;
+    for (int64_t c = 0; c < count; ++c) job.out[at + columns[c]] = tile[c].template round_between<T>(divisor, low, high);
+  } else {
+    for (int64_t c = 0; c < count; ++c) job.out[at + columns[c]] = tile[c].template round_mean<T>(divisor);
   }
 }
 
