@@ -253,6 +253,10 @@ int64_t accumulate(const Accumulation& problem) {
     if (bad < 0 && has_outputs(problem)) fill_untouched(problem);
     return bad;
   }
+  // A new result is usually fresh memory, whose page faults would cost more than the sums.
+  if (problem.out != problem.self) {
+    prefer_huge_pages(problem.out, problem.outer * problem.num_targets * problem.inner * element_size(problem.dtype));
+  }
   if (!is_floating_point(problem.dtype)) return accumulate_integers(problem);
   const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
   return with_element(problem.dtype, [&](auto element) { return accumulate_floats<decltype(element)>(problem); });

@@ -1,5 +1,6 @@
 #include "workspace.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -26,9 +27,7 @@ Block allocate(size_t bytes) {
   const size_t size = round_up(bytes, huge ? kHugePage : kPage);
   void* const data = std::aligned_alloc(alignment, size);
   if (data == nullptr) throw std::bad_alloc();
-#if defined(__linux__)
-  if (huge) madvise(data, size, MADV_HUGEPAGE);
-#endif
+  prefer_huge_pages(data, size);
   return {static_cast<std::byte*>(data), size};
 }
 
@@ -87,6 +86,14 @@ Cache& cache() {
 }
 
 }  // namespace
+
+void prefer_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] size_t bytes) {
+#if defined(__linux__)
+  const uintptr_t begin = round_up(reinterpret_cast<uintptr_t>(memory), kHugePage);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) / kHugePage * kHugePage;
+  if (begin + kHugePage < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
 
 Workspace::Workspace(size_t bytes) {
   if (bytes == 0) return;

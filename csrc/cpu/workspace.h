@@ -10,6 +10,10 @@ namespace reprocuda::cpu {
 inline constexpr size_t kRetainedBytes = size_t{32} << 20;
 inline constexpr size_t kCacheLine = 64;
 
+// Asks for huge pages under memory that is about to be written for the first time. A hint: small or unaligned ends are left
+// as they are.
+void prefer_huge_pages(void* memory, size_t bytes);
+
 // A lease of uninitialised, page-aligned memory. Take it before a parallel region: it throws std::bad_alloc.
 class Workspace {
  public:
