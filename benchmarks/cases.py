@@ -1,6 +1,7 @@
 """What is measured: one class a family of operators, each with its baselines beside it, and the goals on the CPU."""
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,7 +79,7 @@ def _short(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(ABC):
     rows: int
     features: int
     segments: int
@@ -95,8 +96,9 @@ class Case:
     def shape(self) -> str:
         return ", ".join(map(_short, (self.rows, self.features, self.segments))) + " Zipf" * self.zipf
 
+    @abstractmethod
     def contestants(self, problem: Problem) -> list[Contestant]:
-        raise NotImplementedError
+        """Everyone who solves the problem, the baselines first."""
 
     def contestant(self, problem: Problem, name: str, run: Callable, *, promise="close", src=None, scope=None):
         """`run(out, src)` does the work once and returns the result; `promise` is what it must hold to be timed."""

@@ -215,9 +215,12 @@ def embedding(
     """
     planned = isinstance(input, SegmentPlan)
     indices = input.targets.reshape(input.shape) if planned else input
-    native = lambda: torch.nn.functional.embedding(  # noqa: E731 - named for what it is, used twice
-        indices, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
-    )
+
+    def native() -> Tensor:
+        return torch.nn.functional.embedding(
+            indices, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+        )
+
     if sparse or weight.dim() != 2 or indices.dtype not in (torch.int32, torch.int64):
         return native()
     num_rows = weight.shape[0]
