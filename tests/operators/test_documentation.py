@@ -37,13 +37,3 @@ def test_the_docstring_is_complete(operator):
     text = inspect.getdoc(getattr(reprocuda, operator.name))
     for section in ("Args:", "Returns:", "Raises:", f"Determinism: {operator.tier}", "Cost:", "Example:"):
         assert section in text, f"{operator.name} says nothing under {section!r}"
-
-
-def test_the_command_line(capsys):
-    from reprocuda.__main__ import main
-
-    assert main(["status"]) == 0
-    printed = capsys.readouterr().out
-    assert "index_add" in printed and "torch.compile" in printed and "torch:" in printed
-    with pytest.raises(SystemExit):
-        main([])
