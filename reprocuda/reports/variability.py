@@ -25,7 +25,7 @@ class Variability:
 
     Attributes:
         vermv: the mean of |A - B| / |A| over the elements. Where the formula has no value (A is 0, or A or B is not
-            finite) the term is 0 if the bits are equal and 1 if they are not.
+            finite) the term is 0 if the bits are equal and 1 if they are not. Never beyond the largest float64.
         vc: the fraction of elements whose bits differ.
         max_ulp: the largest number of steps from a number of the dtype to its neighbour that lead from A to B. -0 and
             +0 are one step apart; infinities and NaNs follow the largest number. For integers, |A - B|.
@@ -107,37 +107,54 @@ def variability(a: Any, b: Any) -> Any:
     raise TypeError(f"variability: expected two tensors or two mappings, got {_kind(a)} and {_kind(b)}")
 
 
-def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    """|a - b| / |a| in the 2-norm over all elements, in float64: one number for a loss, or a whole weight.
+def relative_differences(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """|a - b| / |a| in the 2-norm over each row, in float64: one number for a whole weight, at many steps at once.
 
     Args:
-        a: the reference, of any shape and dtype.
+        a: the reference, [rows, elements] of any dtype.
         b: a tensor of the same shape and dtype.
 
     Returns:
-        0 if and only if the bits are equal. Where the formula has no value or would be 0 for other bits (a is all
-        zeros, something is not finite, only signs of zeros differ): 1.
+        [rows] float64; 0 if and only if the row's bits are equal. Where the formula has no value, or would be 0 for
+        other bits (a is all zeros, something is not finite, only signs of zeros differ): 1.
+
+    Raises:
+        ValueError: not two dimensions, or two shapes or dtypes.
 
     Example:
         >>> import torch
-        >>> relative_difference(torch.tensor([3.0, 4.0]), torch.tensor([3.0, 4.5]))
-        0.1
+        >>> relative_differences(torch.tensor([[3.0, 4.0], [1.0, 2.0]]), torch.tensor([[3.0, 4.5], [1.0, 2.0]]))
+        tensor([0.1000, 0.0000], dtype=torch.float64)
     """
-    bits_a, bits_b = _bits(_components(a)), _bits(_components(b))
-    if a.shape != b.shape or a.dtype != b.dtype:
-        raise ValueError(f"relative_difference: {_kind(a)} and {_kind(b)} cannot be compared element by element")
-    if torch.equal(bits_a, bits_b.to(bits_a.device)):
-        return 0.0
-    x, y = _as_float(_components(a)).cpu(), _as_float(_components(b)).cpu()
-    if not (x.isfinite().all() and y.isfinite().all()):
-        return 1.0
-    largest = max(x.abs().max().item(), y.abs().max().item())
-    if largest == 0:
-        return 1.0
-    scale = 2.0 ** (math.frexp(largest)[1] - 1)  # a power of two: no square overflows, no other bit changes
+    if a.dim() != 2 or a.shape != b.shape or a.dtype != b.dtype:
+        raise ValueError(
+            f"relative_differences: expected two tensors [rows, elements] of one shape and dtype, got {_kind(a)} and "
+            f"{_kind(b)}"
+        )
+    rows = len(a)
+    flat_a, flat_b = _components(a), _components(b).to(a.device)
+    differs = (_bits(flat_a) != _bits(flat_b)).view(rows, -1).any(1) if a.numel() else torch.zeros(rows) > 0
+    result = torch.zeros(rows, dtype=torch.float64)
+    chosen = differs.nonzero().flatten()
+    if len(chosen):
+        x, y = (_as_float(flat).view(rows, -1)[chosen] for flat in (flat_a, flat_b))
+        result[chosen.cpu()] = _relative_norms(x, y).cpu()
+    return result
+
+
+def _relative_norms(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """[rows]; x and y: [rows, elements] float64, each row with a difference."""
+    largest = torch.maximum(x.abs().amax(1), y.abs().amax(1))
+    # Over a power of two, so that no square overflows and no other bit changes.
+    scale = torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1)
+    scale = torch.where((largest > 0) & largest.isfinite(), scale, 1.0)[:, None]
     x, y = x / scale, y / scale
-    distance, size = (math.sqrt(sum(_exact_sum(c * c) for c in v.split(_CHUNK))) for v in (x - y, x))
-    return distance / size if distance > 0 and size > 0 else 1.0
+    row = torch.arange(len(x), device=x.device)[:, None].expand_as(x).flatten()
+    distance, size = (
+        index_add_(torch.zeros_like(largest), 0, row, square.flatten()).sqrt() for square in ((x - y) ** 2, x**2)
+    )
+    ratio = distance / size
+    return torch.where(largest.isfinite() & ratio.isfinite() & (ratio > 0), ratio, 1.0)
 
 
 @dataclass(frozen=True)

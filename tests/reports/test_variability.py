@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprocuda.reports.variability import relative_difference, variability
+from reprocuda.reports.variability import relative_differences, variability
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
 SPECIAL = [0.0, -0.0, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308, math.inf, -math.inf, math.nan, 1.0]
@@ -42,9 +42,9 @@ def test_float64_against_fractions(pairs):
     differing = sum(bits(x) != bits(y) for x, y in pairs)
     assert found.vc == (differing / len(pairs) if pairs else 0) and found.elements == len(pairs)
     assert found.max_ulp == max((steps(x, y) for x, y in pairs), default=0)
-    expected = sum((term(x, y) for x, y in pairs), Fraction(0)) / max(1, len(pairs))
-    if expected < Fraction(10) ** 308:
-        assert found.vermv == pytest.approx(float(expected), rel=1e-14, abs=0)
+    total = sum((term(x, y) for x, y in pairs), Fraction(0))
+    if total < Fraction(10) ** 308:
+        assert found.vermv == pytest.approx(float(total / max(1, len(pairs))), rel=1e-14, abs=0)
     assert (found.vermv == 0) == (found.vc == 0) == (found.max_ulp == 0) == found.identical == (differing == 0)
 
 
@@ -110,12 +110,14 @@ def test_what_cannot_be_compared_is_refused():
         variability(torch.ones(2).to_sparse(), torch.ones(2).to_sparse())
 
 
-def test_relative_difference_of_a_weight():
-    assert relative_difference(torch.tensor([3.0, 4.0]), torch.tensor([3.0, 4.5])) == 0.1
-    huge = torch.tensor([1e308, 1e308], dtype=torch.float64)
-    assert relative_difference(huge, huge * 0.5) == pytest.approx(0.5)
-    assert relative_difference(torch.zeros(2), torch.zeros(2)) == 0
-    assert relative_difference(torch.zeros(2), -torch.zeros(2)) == 1
-    assert relative_difference(torch.tensor(math.nan), torch.tensor(1.0)) == 1
-    assert relative_difference(torch.tensor(math.nan), torch.tensor(math.nan)) == 0
-    assert relative_difference(torch.tensor([1, 2**53]), torch.tensor([1, 2**53 + 1])) > 0
+def test_relative_difference_of_a_weight_at_many_steps():
+    a = torch.tensor([[3.0, 4.0], [0, 0], [0, 0], [math.nan, 1], [math.nan, 1], [1, 2**24]])
+    b = torch.tensor([[3.0, 4.5], [0, 0], [0, -0.0], [1, 1], [math.nan, 1], [1, 2**24 + 2]])
+    assert relative_differences(a, b).tolist() == [0.1, 0, 1, 1, 0, 2 / math.sqrt(1 + 2.0**48)]
+    huge = torch.tensor([[1e308, 1e308], [5e-324, 0]], dtype=torch.float64)
+    assert relative_differences(huge, huge * 0.5).tolist() == [0.5, 1]
+    integers = torch.tensor([[1, 2**53]]), torch.tensor([[1, 2**53 + 1]])
+    assert relative_differences(*integers).item() == 1  # beyond what float64 tells apart, and still not 0
+    assert relative_differences(torch.ones(2, 0), torch.ones(2, 0)).tolist() == [0, 0]
+    with pytest.raises(ValueError, match=r"relative_differences: .* \(2,\) and"):
+        relative_differences(torch.ones(2), torch.ones(2))
