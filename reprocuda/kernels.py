@@ -2,7 +2,8 @@
 
 They run below autograd and autocast, thousands of times a second, so each does one thing: read the switch, call ours
 or what was there before. What is out of the ordinary goes to `Slot.failed`. Arguments are spelled out, one function for
-each list of them, because a generic *args costs a third of a microsecond.
+each list of them, and those with their default values left out: each that torch has to convert costs a tenth of a
+microsecond, and one passed by its name half a microsecond.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from . import ops
 from .alpha import split_alpha
 from .autocast import widest
 from .checks import check_range, checks
@@ -27,72 +29,76 @@ def _size(tensor: Tensor, dim: int) -> int:
 
 
 def _index_add(slot: Slot) -> Callable:
-    switch, ours, in_place = slot.switch, slot.ours, slot.override.in_place
+    switch, keys, ours, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
 
-    def kernel(keyset, self, dim, index, source, *, alpha=1):
+    def kernel(self, dim, index, source, *, alpha=1):
         try:
             if not switch.on:
-                return slot.native(keyset, self, dim, index, source, alpha=alpha)
+                if alpha == 1:
+                    return slot.native(keys, self, dim, index, source)
+                return slot.native(keys, self, dim, index, source, alpha=alpha)
             if checks.on:
                 check_range("index_add", index, 0, _size(self, dim))
             if alpha == 1:
-                result = ours(keyset, self, dim, index, source)
+                result = ours(self, dim, index, source)
+            elif type(alpha) is float and self.is_floating_point():
+                result = ours(self, dim, index, source, alpha)
             else:
-                result = ours(keyset, self, dim, index, source, *split_alpha(alpha, self.dtype))
+                result = ours(self, dim, index, source, *split_alpha(alpha, self.dtype))
             return self if in_place else result
         except _ERRORS as error:
-            return slot.failed(error, keyset, self, dim, index, source, alpha=alpha)
+            return slot.failed(error, self, dim, index, source, alpha=alpha)
 
     return kernel
 
 
 def _index_add_out(slot: Slot) -> Callable:
-    switch, ours = slot.switch, slot.ours
+    switch, keys, ours = slot.switch, slot.keys, slot.ours
 
-    def kernel(keyset, self, dim, index, source, *, alpha=1, out):
+    def kernel(self, dim, index, source, *, alpha=1, out):
         try:
             if not switch.on:
-                return slot.native(keyset, self, dim, index, source, alpha=alpha, out=out)
+                return slot.native(keys, self, dim, index, source, alpha=alpha, out=out)
             if checks.on:
                 check_range("index_add", index, 0, _size(self, dim))
-            ours(keyset, self, dim, index, source, *split_alpha(alpha, self.dtype), out)
+            ours(self, dim, index, source, *split_alpha(alpha, self.dtype), out)
             return out
         except _ERRORS as error:
-            return slot.failed(error, keyset, self, dim, index, source, alpha=alpha, out=out)
+            return slot.failed(error, self, dim, index, source, alpha=alpha, out=out)
 
     return kernel
 
 
 def _scatter_add(slot: Slot) -> Callable:
-    switch, ours, in_place = slot.switch, slot.ours, slot.override.in_place
+    switch, keys, ours, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
 
-    def kernel(keyset, self, dim, index, src):
+    def kernel(self, dim, index, src):
         try:
             if not switch.on:
-                return slot.native(keyset, self, dim, index, src)
+                return slot.native(keys, self, dim, index, src)
             if checks.on:
                 check_range("scatter_add", index, 0, _size(self, dim))
-            result = ours(keyset, self, dim, index, src)
+            result = ours(self, dim, index, src)
             return self if in_place else result
         except _ERRORS as error:
-            return slot.failed(error, keyset, self, dim, index, src)
+            return slot.failed(error, self, dim, index, src)
 
     return kernel
 
 
 def _scatter_add_out(slot: Slot) -> Callable:
-    switch, ours = slot.switch, slot.ours
+    switch, keys, ours = slot.switch, slot.keys, slot.ours
 
-    def kernel(keyset, self, dim, index, src, *, out):
+    def kernel(self, dim, index, src, *, out):
         try:
             if not switch.on:
-                return slot.native(keyset, self, dim, index, src, out=out)
+                return slot.native(keys, self, dim, index, src, out=out)
             if checks.on:
                 check_range("scatter_add", index, 0, _size(self, dim))
-            ours(keyset, self, dim, index, src, out)
+            ours(self, dim, index, src, out)
             return out
         except _ERRORS as error:
-            return slot.failed(error, keyset, self, dim, index, src, out=out)
+            return slot.failed(error, self, dim, index, src, out=out)
 
     return kernel
 
@@ -102,7 +108,7 @@ def _index_put_under_autocast(slot: Slot) -> Callable:
     switch = slot.switch
     autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
-    def kernel(keyset, self, indices, values, accumulate=False):
+    def kernel(self, indices, values, accumulate=False):
         if accumulate and switch.on and self.dtype != values.dtype:
             self, values = widest(self, values)
         with torch._C._ExcludeDispatchKeyGuard(autocast):
@@ -112,36 +118,36 @@ def _index_put_under_autocast(slot: Slot) -> Callable:
 
 
 def _index_put_impl_(slot: Slot) -> Callable:
-    switch, ours, ours_by_rows = slot.switch, slot.ours, slot.compiled("index_put_rows_")
+    switch, keys, ours, ours_by_rows = slot.switch, slot.keys, slot.ours, ops.index_put_rows_._op
 
-    def kernel(keyset, self, indices, values, accumulate=False, unsafe=False):
+    def kernel(self, indices, values, accumulate=False, unsafe=False):
         try:
             if not (accumulate and switch.on):
-                return slot.native(keyset, self, indices, values, accumulate, unsafe)
+                return slot.native(keys, self, indices, values, accumulate, unsafe)
             tensors, dims = normalize_indices(self, indices)
             if len(tensors) == 1 and dims[0] == 0:
-                ours_by_rows(keyset, self, tensors[0], values)
+                ours_by_rows(self, tensors[0], values)
             else:
-                ours(keyset, self, tensors, dims, values)
+                ours(self, tensors, dims, values)
             return self
         except _ERRORS as error:
-            return slot.failed(error, keyset, self, indices, values, accumulate, unsafe)
+            return slot.failed(error, self, indices, values, accumulate, unsafe)
 
     return kernel
 
 
 def _embedding_dense_backward(slot: Slot) -> Callable:
-    switch, ours = slot.switch, slot.ours
+    switch, keys, ours = slot.switch, slot.keys, slot.ours
 
-    def kernel(keyset, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
+    def kernel(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
         try:
             if not switch.on:
-                return slot.native(keyset, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
+                return slot.native(keys, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
             if checks.on:
                 check_range("embedding_dense_backward", indices, 0, num_weights)
-            return ours(keyset, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
+            return ours(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
         except _ERRORS as error:
-            return slot.failed(error, keyset, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
+            return slot.failed(error, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
 
     return kernel
 
@@ -182,19 +188,19 @@ def _repair_embedding(grad_output, indices, num_weights, padding_idx, scale_grad
 
 
 INDEX_ADD = (
-    Override("index_add", "index_add", _index_add),
-    Override("index_add_", "index_add_", _index_add, in_place=True),
-    Override("index_add.out", "index_add_out", _index_add_out, _writes_through(torch.ops.aten.index_add)),
+    Override("index_add", ops.index_add, _index_add),
+    Override("index_add_", ops.index_add_, _index_add, in_place=True),
+    Override("index_add.out", ops.index_add_out, _index_add_out, _writes_through(torch.ops.aten.index_add)),
 )
 SCATTER_ADD = (
-    Override("scatter_add", "scatter_add", _scatter_add, _repair_scatter_add),
-    Override("scatter_add_", "scatter_add_", _scatter_add, in_place=True),
-    Override("scatter_add.out", "scatter_add_out", _scatter_add_out, _writes_through(torch.ops.aten.scatter_add)),
+    Override("scatter_add", ops.scatter_add, _scatter_add, _repair_scatter_add),
+    Override("scatter_add_", ops.scatter_add_, _scatter_add, in_place=True),
+    Override("scatter_add.out", ops.scatter_add_out, _scatter_add_out, _writes_through(torch.ops.aten.scatter_add)),
 )
 INDEX_PUT = (
-    Override("_index_put_impl_", "index_put_", _index_put_impl_, _repair_index_put_, in_place=True),
+    Override("_index_put_impl_", ops.index_put_, _index_put_impl_, _repair_index_put_, in_place=True),
     Override("index_put", None, _index_put_under_autocast, keys={"cpu": "AutocastCPU"}),
 )
 EMBEDDING = (
-    Override("embedding_dense_backward", "embedding_dense_backward", _embedding_dense_backward, _repair_embedding),
+    Override("embedding_dense_backward", ops.embedding_dense_backward, _embedding_dense_backward, _repair_embedding),
 )

@@ -51,6 +51,7 @@ scatter_add_ = torch.ops.reprocuda.scatter_add_.default
 scatter_add_out = torch.ops.reprocuda.scatter_add_out.default
 index_put = torch.ops.reprocuda.index_put.default
 index_put_ = torch.ops.reprocuda.index_put_.default
+index_put_rows_ = torch.ops.reprocuda.index_put_rows_.default
 embedding_dense_backward = torch.ops.reprocuda.embedding_dense_backward.default
 segment_plan = torch.ops.reprocuda.segment_plan.default
 segment_sum = torch.ops.reprocuda.segment_sum.default

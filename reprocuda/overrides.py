@@ -12,10 +12,11 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
+from torch._C import DispatchKey, DispatchKeySet
+from torch._ops import OpOverload
 from torch.library import Library, get_kernel
 
 from .irregular import judge, judge_in_place
@@ -43,15 +44,15 @@ class Override:
     Attributes:
         overload: its name, as "index_add.out".
         compiled: the operator of torch.ops.reprocuda that it calls, or None.
-        make: given a slot, the kernel to register: make(slot)(keyset, *arguments of the overload).
-        repair: called as the kernel is, without keyset, when the compiled operator finds the arguments irregular;
-            returns a result, or NotImplemented to leave them to torch.
+        make: given a slot, the kernel to register: make(slot)(*arguments of the overload).
+        repair: called as the kernel is when the compiled operator finds the arguments irregular; returns a result, or
+            NotImplemented to leave them to torch.
         in_place: does it write into its first argument?
         keys: the dispatch key to register for, by device.
     """
 
     overload: str
-    compiled: str | None
+    compiled: OpOverload | None
     make: Callable[[Slot], Callable]
     repair: Callable | None = None
     in_place: bool = False
@@ -59,21 +60,26 @@ class Override:
 
 
 class Slot:
-    """One aten overload on one device."""
+    """One aten overload on one device.
+
+    Attributes:
+        ours: the compiled operator, as torch binds it: without the Python around it that looks for overloads. It lets
+            other threads of Python run meanwhile, as every call of an operator does and `native` does not.
+        native: the kernel that was there before, called as native(keys, *arguments).
+        keys: the dispatch keys that a call has when it arrives here, below autograd. They are always the same, and
+            being told them anew for each call would cost a quarter of a microsecond.
+    """
 
     def __init__(self, override: Override, device: str, switch: Switch):
         self.override = override
         self.device = device
         self.switch = switch
         self.key = override.keys[device]
+        self.keys = DispatchKeySet(DispatchKey.__members__[self.key])
         if override.compiled is not None:
-            self.ours = self.compiled(override.compiled)
+            self.ours = override.compiled._op
         self._kernel = override.make(self)
         self._register()
-
-    def compiled(self, name: str) -> Callable:
-        """An operator of ours on this device: called as (keyset, *arguments), past autograd and the dispatcher."""
-        return get_kernel(f"reprocuda::{name}", self.key).call_boxed
 
     def _register(self) -> None:
         name, key = f"aten::{self.override.overload}", self.key
@@ -82,7 +88,7 @@ class Slot:
         self._library = Library("aten", "IMPL")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*previously registered kernel.*")
-            self._library.impl(self.override.overload, self._kernel, key, with_keyset=True, allow_override=True)
+            self._library.impl(self.override.overload, self._kernel, key, allow_override=True)
         self._own_mark = str(get_kernel(name, key))
 
     def shadowed_by(self) -> str | None:
@@ -90,33 +96,32 @@ class Slot:
         mark = str(get_kernel(f"aten::{self.override.overload}", self.key))
         return None if mark == self._own_mark else mark
 
-    def failed(self, error: Exception, keyset: Any, *args: Any, **kwargs: Any) -> Any:
+    def failed(self, error: Exception, *args: Any, **kwargs: Any) -> Any:
         """What a kernel does with an error of either side: find the lost kernel, let torch judge, or pass it on."""
         if isinstance(error, ValueError):  # even if the last scope has closed since the call began
-            return self._judge(error, keyset, *args, **kwargs)
+            return self._judge(error, *args, **kwargs)
         if _INVALIDATED in str(error):
             self._replace_lost_kernel()
-            return self.native(keyset, *args, **kwargs)
+            return self.native(self.keys, *args, **kwargs)
         raise error
 
-    def _judge(self, reason: ValueError, keyset: Any, *args: Any, **kwargs: Any) -> Any:
+    def _judge(self, reason: ValueError, *args: Any, **kwargs: Any) -> Any:
         override = self.override
         if override.repair is not None:
             result = override.repair(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         torch_judges = judge_in_place if override.in_place else judge
-        native = partial(self._native, keyset)
-        return torch_judges(override.overload, reason, native, *args, strict=self.switch.strict > 0, **kwargs)
+        return torch_judges(override.overload, reason, self._native, *args, strict=self.switch.strict > 0, **kwargs)
 
-    def _native(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
+    def _native(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return self.native(keyset, *args, **kwargs)
+            return self.native(self.keys, *args, **kwargs)
         except RuntimeError as error:
             if _INVALIDATED not in str(error):
                 raise
         self._replace_lost_kernel()
-        return self.native(keyset, *args, **kwargs)
+        return self.native(self.keys, *args, **kwargs)
 
     def _replace_lost_kernel(self) -> None:
         """The kernel below ours was destroyed: torch can say what is below only while ours is not there."""

@@ -69,3 +69,28 @@ def test_scopes_opened_and_closed_by_many_threads_balance():
     for thread in threads:
         thread.join()
     assert {o.state for o in reprocuda.status().operators if o.device == "cpu"} == {"off", "call only"}
+
+
+def test_other_threads_run_while_a_sum_is_made():
+    """A kernel that kept Python's lock would stop data loading, servers and progress bars for as long as it takes."""
+    rows = 10_000_000
+    target, index, source = torch.zeros(1000), torch.randint(1000, (rows,)), torch.randn(rows)
+    done, beats = threading.Event(), [0]
+
+    def beat():
+        while not done.wait(0.0005):
+            beats[0] += 1
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    most = 0
+    with reprocuda.enabled():
+        for _ in range(50):
+            before = beats[0]
+            target.index_add_(0, index, source)
+            most = max(most, beats[0] - before)
+            if most > 2:
+                break
+    done.set()
+    thread.join()
+    assert most > 2  # a kernel that keeps the lock lets a thread go on once, before it or after
