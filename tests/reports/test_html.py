@@ -1,0 +1,190 @@
+"""The page: right figures, readable without the plot, self-contained, and nothing in it is obeyed."""
+
+import html.parser
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+import torch
+
+from reprocuda.reports.costs import Calls, Cost, measure
+from reprocuda.reports.divergence import Divergence, Point, compare
+from reprocuda.reports.history import History
+from reprocuda.reports.html import is_identical, render, write
+from reprocuda.reports.plots import divergence_plot
+from reprocuda.reports.variability import variability
+
+EVIL = "<script>alert('x')</script>\"&.py"
+VOID = {"meta", "br", "link", "img", "input"}
+
+
+class Page(html.parser.HTMLParser):
+    """Its elements and texts; an error where tags do not match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def two_runs(name="layer.weight"):
+    histories = []
+    for run in range(2):
+        history = History()
+        for step in range(4):
+            weights = {name: torch.ones(4) + (run and step >= 2) * 1e-3, "steady": torch.ones(2)}
+            history.record(1.0 + (run and step >= 3) * 0.5, weights=weights)
+        history.finish(weights)
+        histories.append(history)
+    return compare(*histories)
+
+
+def everything(evil=EVIL):
+    audit = {"identical": False, "kind": "operator", "operator": evil, "file": evil, "line": 12, "module": evil}
+    manifests = [{"torch": {"version": "2.13"}, evil: 1}, {"torch": {"version": "2.14"}, evil: evil}]
+    costs = [Cost(evil, "index_add", "cpu", evil, 4, 2.0, 1.0, 9)]
+    return {
+        "audit": {**audit, "step": 3, "cure": evil},
+        "divergence": two_runs(evil),
+        "costs": costs,
+        "manifests": manifests,
+        "names": (evil, "second"),
+        "title": evil,
+    }
+
+
+def test_nothing_in_it_is_obeyed_and_nothing_is_loaded():
+    text = render(**everything())
+    page = Page(text)
+    assert "script" not in page.tags and not {"link", "img", "iframe", "object"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("src", "href", "xlink:href")]
+    assert not re.search(r"https?:|url\(|@import|//\w", text)
+    assert "default-src 'none'" in dict(page.attributes)["content"]
+    assert "".join(page.text).count(EVIL) >= 8  # and yet it is shown as it is, in every section
+
+
+def test_it_can_be_read_without_the_plot():
+    page = Page(render(**everything("plain.py")))
+    texts = " ".join(page.text)
+    assert page.tags.count("h1") == 1 and "title" in page.tags and ("lang", "en") in page.attributes
+    assert page.tags.count("caption") == page.tags.count("table") >= 4
+    for fact in ("The runs differ", "plain.py:12", "an operator that gave other bits", "0: identical bits"):
+        assert fact in texts, fact
+    svg = ElementTree.fromstring(re.search(r"<svg.*?</svg>", divergence_plot(two_runs()), re.S)[0])
+    assert svg.get("role") == "img" and svg[0].tag == "title"
+    assert svg[1].text.startswith("The first difference is at step 2: layer.weight. 1 of 2 weights differ")
+
+
+def test_the_figures_are_those_of_the_comparison():
+    found = two_runs()
+    text = render(divergence=found)
+    vermv = variability(torch.ones(4), torch.ones(4) + 1e-3).vermv
+    assert f'<td class="number">{vermv:.3g}</td><td class="number">1</td>' in text
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td class="number">([^<]*)</td>', text)
+    assert rows[:3] == [("layer.weight", "2"), ("loss", "3"), ("steady", "never")]
+    assert found.loss[3].difference == 0.5 and "0.5" in text
+
+
+def test_points_lie_where_the_axis_says():
+    points = [Point(0, 0.0), Point(1, 1e-6), Point(2, 1e-2), Point(3, None)]
+    svg = divergence_plot(Divergence(points, {}, 1, ("loss",), None))
+    ticks = {label: float(y) - 4 for y, label in re.findall(r'y="([\d.]+)" text-anchor="end"[^>]*>([^<]+)<', svg)}
+    line = re.search(r'<polyline class="loss" points="([^"]+)"', svg)[1]
+    heights = [float(place.split(",")[1]) for place in line.split()]
+    assert heights == pytest.approx(
+        [ticks["0: identical bits"], ticks["1e-6"], ticks["1e-2"], ticks["other bits*"]], abs=0.2
+    )
+    assert heights[0] > heights[3] > heights[1] > heights[2]
+
+
+def test_long_runs_and_many_weights_make_a_page_of_bounded_size():
+    points = [Point(step, 1e-7 if step == 777 else 0.0) for step in range(100_000)]
+    weights = {f"w{i}": [Point(0, 10.0 ** -(1 + i % 9))] for i in range(1000)}
+    text = render(divergence=Divergence(points, weights, 0, ("w0",), None))
+    assert len(text) < 300_000 and "960 more weights" in text and "601 more rows are left out" in text
+    assert Page(text).text
+    heights = {place.split(",")[1] for place in re.search(r'"loss" points="([^"]+)"', text)[1].split()}
+    assert len(heights) == 2  # the one step that differs is not thinned away
+
+
+@pytest.mark.parametrize(
+    "audit, divergence, same, heading",
+    [
+        ({"identical": True}, None, True, "Identical"),
+        (None, compare(History(), History()), True, "Identical"),
+        ({"identical": True}, two_runs(), False, "The runs differ"),
+        ({"identical": False, "kind": "data"}, None, False, "The runs differ"),
+        (None, None, None, "Nothing was compared"),
+    ],
+)
+def test_the_verdict(audit, divergence, same, heading):
+    assert is_identical(audit, divergence) is same
+    assert f"<h2>{heading}</h2>" in render(audit=audit, divergence=divergence)
+
+
+def test_environments_that_differ_are_shown_side_by_side():
+    text = render(manifests=[{"gpu": ["A"], "seed": 1}, {"gpu": ["B"], "seed": 1}])
+    assert '<th scope="row">gpu.0</th><td>A</td><td>B</td>' in text
+    assert "are the same" in render(manifests=[{"seed": 1}, {"seed": 1}])
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="got 3 manifests, expected at most two"):
+        render(manifests=[{}, {}, {}])
+    with pytest.raises(ValueError, match="expected two"):
+        render(names=["one"])
+
+
+def test_names_that_are_no_text_can_be_written(tmp_path):
+    write(tmp_path / "report.html", audit={"identical": False, "file": "b\udcffad.py", "line": 1})
+    assert "b\\udcffad.py:1" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_calls_of_replaced_operators_are_noted_forward_and_backward():
+    table = torch.zeros(5, 2, requires_grad=True)
+    with Calls() as calls:
+        for _ in range(2):
+            rows = torch.nn.functional.embedding(torch.tensor([1, 1, 4]), table)
+            torch.zeros(3, 2).index_add_(0, torch.tensor([0, 0, 2]), rows).sum().backward()
+        target = torch.zeros(3)
+        target[torch.tensor([0, 1])] = 1.0  # overwrites: not one of ours
+        target.index_put_((torch.tensor([0, 0]),), torch.ones(2), accumulate=True)
+    found = {call.overload: (call.operator, call.count) for call in calls.found}
+    assert found == {
+        "index_add_": ("index_add", 2),
+        "embedding_dense_backward": ("embedding", 2),
+        "index_put_": ("index_put", 1),
+    }
+    costs = measure(calls.found, rounds=3)
+    assert {cost.overload for cost in costs} == set(found) and all(c.native > 0 and c.ours > 0 for c in costs)
+
+
+def test_costs_are_not_measured_against_ourselves():
+    import reprocuda
+
+    with Calls() as calls:
+        torch.zeros(3).index_add(0, torch.tensor([0]), torch.ones(1))
+    with (
+        reprocuda.enabled("index_add", strict=True),
+        pytest.raises(RuntimeError, match="index_add is enabled; measure outside"),
+    ):
+        measure(calls.found)
+    with pytest.raises(ValueError, match="rounds is 0"):
+        measure(calls.found, rounds=0)
