@@ -1,10 +1,13 @@
-// The canonical problems: what every by-index operator is reduced to before a backend sees it.
+// The canonical problems: what every operator is reduced to before a backend sees it. Sums by index are one of the two
+// accumulations.
 //
-// An operator family in ops/ checks its arguments, makes its tensors contiguous and fills in one of these two structs; the
-// backends in cpu/ and cuda/ know nothing of torch, dimensions or autograd. Neither struct owns memory.
+// An operator family in ops/ checks its arguments, makes its tensors contiguous and fills in one of these structs; the
+// backends in cpu/ and cuda/ know nothing of torch, dimensions or autograd. No struct owns memory.
 #pragma once
 
 #include <cstdint>
+
+#include "numerics/fingerprint.h"
 
 namespace reprocuda {
 
@@ -111,6 +114,24 @@ struct IndexLinearization {
   int64_t sizes[kMaxDims] = {};
   int64_t num_elements = 1;
   int64_t* keys = nullptr;                         // [num_elements]
+};
+
+// The bits of a tensor to be hashed, in row-major order (numerics/fingerprint.h). Neighbouring dimensions that one stride
+// serves are merged; a contiguous tensor has at most one.
+struct FingerprintProblem {
+  const void* data = nullptr;
+  int element_bytes = 1;                           // 1, 2, 4, 8 or 16
+  bool is_bool = false;                            // bytes count as 0 or not 0
+  int ndim = 0;
+  int64_t sizes[kMaxDims] = {};
+  int64_t strides[kMaxDims] = {};                  // in elements
+  int64_t num_elements = 1;
+  Fingerprint header = {};
+
+  bool is_contiguous() const { return ndim == 0 || (ndim == 1 && strides[0] == 1); }
+  int64_t num_blocks() const {
+    return (num_elements * element_bytes + kFingerprintBlockBytes - 1) / kFingerprintBlockBytes;
+  }
 };
 
 // How a by-index problem is solved. kAuto chooses by shape; all give the same bits.

@@ -77,6 +77,7 @@ for _name in (
     "index_put_",
     "index_put_rows_",
     "index_add_planned_",
+    "fingerprint_",
 ):
     _fake(_name, lambda *args, **kwargs: None)
 
@@ -220,3 +221,4 @@ for _name, _backward, _setup in (
     ("embedding", _embedding_backward, _embedding_setup),
 ):
     register_autograd(f"reprocuda::{_name}", _backward, setup_context=_setup, lib=fragment)
+fragment.impl("fingerprint_", torch.library.fallthrough_kernel, "Autograd")  # of bits there is no derivative

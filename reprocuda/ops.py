@@ -55,6 +55,7 @@ index_put_rows_ = torch.ops.reprocuda.index_put_rows_.default
 embedding_dense_backward = torch.ops.reprocuda.embedding_dense_backward.default
 segment_plan = torch.ops.reprocuda.segment_plan.default
 segment_sum = torch.ops.reprocuda.segment_sum.default
+fingerprint_ = torch.ops.reprocuda.fingerprint_.default
 index_select = torch.ops.reprocuda.index_select.default
 gather = torch.ops.reprocuda.gather.default
 index = torch.ops.reprocuda.index.default

@@ -17,4 +17,5 @@
 #include "binned_sum.h"
 #include "cells_kernel.h"
 #include "exact.h"
+#include "fingerprint_kernel.h"
 #include "rows_kernel.h"

@@ -14,6 +14,7 @@ inline constexpr int kLanes = 4;
 #include "rows_single.inl"
 #include "binned.inl"
 #include "rows_entry.inl"
+#include "fingerprint.inl"
 
 }  // namespace reprocuda::cpu::avx2
 #pragma GCC pop_options

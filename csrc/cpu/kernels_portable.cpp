@@ -11,5 +11,6 @@ inline constexpr int kLanes = 2;
 #include "rows_single.inl"
 #include "binned.inl"
 #include "rows_entry.inl"
+#include "fingerprint.inl"
 
 }  // namespace reprocuda::cpu::portable

@@ -1,10 +1,12 @@
 // The CPU backend under the operators: registers every family for the CPU key and lends torch's thread pool to csrc/cpu.
 #include "../ops/embedding.h"
+#include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
 #include "../ops/index_put.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
+#include "fingerprint.h"
 #include "linearize.h"
 #include "parallel.h"
 
@@ -63,6 +65,12 @@ struct CpuBackend {
                            permutation, offsets);
   }
 
+  static void fingerprint(const FingerprintProblem& problem, int64_t* digest, const Tensor&) {
+    const Fingerprint result = cpu::fingerprint(problem);
+    digest[0] = static_cast<int64_t>(result.lane[0]);
+    digest[1] = static_cast<int64_t>(result.lane[1]);
+  }
+
   // A plan can come from anywhere; a wrong one must not become a wild read.
   static void check_plan(const Tensor* permutation, const Tensor& offsets, int64_t num_rows, const char* op) {
     const int64_t* offset = static_cast<const int64_t*>(offsets.const_data_ptr());
@@ -90,6 +98,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_index_put<CpuBackend>(library);
   register_embedding<CpuBackend>(library);
   register_segment<CpuBackend>(library);
+  register_fingerprint<CpuBackend>(library);
 }
 
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CompositeExplicitAutograd, library) {

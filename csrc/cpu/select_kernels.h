@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cells_kernel.h"
+#include "fingerprint_kernel.h"
 #include "isa.h"
 #include "rounding_mode.h"
 #include "rows_kernel.h"
@@ -20,6 +21,7 @@ struct PortableKernels {
   static RowsKernels<T, Position> rows() { return portable::rows_kernels<T, Position>(); }
   template <class T>
   static CellKernels<T> cells() { return portable::cell_kernels<T>(); }
+  static HashBlocks fingerprint() { return portable::hash_blocks; }
 };
 
 #if defined(__x86_64__)
@@ -28,6 +30,7 @@ struct Avx2Kernels {
   static RowsKernels<T, Position> rows() { return avx2::rows_kernels<T, Position>(); }
   template <class T>
   static CellKernels<T> cells() { return avx2::cell_kernels<T>(); }
+  static HashBlocks fingerprint() { return avx2::hash_blocks; }
 };
 
 struct Avx512Kernels {
@@ -35,6 +38,7 @@ struct Avx512Kernels {
   static RowsKernels<T, Position> rows() { return avx512::rows_kernels<T, Position>(); }
   template <class T>
   static CellKernels<T> cells() { return avx512::cell_kernels<T>(); }
+  static HashBlocks fingerprint() { return avx512::hash_blocks; }
 };
 #endif
 

@@ -2,6 +2,7 @@
 #include <Python.h>
 
 #include "embedding.h"
+#include "fingerprint.h"
 #include "index_put.h"
 #include "scatter_add.h"
 #include "segment.h"
@@ -25,6 +26,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kIndexPutSchemas);
   define(kEmbeddingSchemas);
   define(kSegmentSchemas);
+  define(kFingerprintSchemas);
   // Test hooks: how by-index problems are solved, process-wide.
   library.def("_set_forced_algorithm(str name) -> ()");
   library.def("_set_force_exact(bool force) -> ()");
