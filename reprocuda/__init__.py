@@ -5,23 +5,33 @@ import importlib
 from . import compiled  # noqa: F401 - registers what torch.compile needs of the operators
 from ._library import build_info
 from .checks import check_indices
+from .flags import ReproducibilityWarning
 from .functional import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
+from .modes import Reproducible, deterministic, reproducible
+from .nondeterminism import NondeterministicError
 from .plan import SegmentPlan
 from .reading import embedding, gather, index, index_select, take_along_dim
 from .registry import registry
 from .report import Status, status
 from .scopes import CompileWarning, disable, enable, enabled
+from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
 
 __all__ = [
     "CompileWarning",
+    "NondeterministicError",
+    "ReproducibilityWarning",
+    "Reproducible",
+    "Seeds",
     "SegmentPlan",
     "Status",
     "build_info",
     "check_indices",
+    "deterministic",
     "disable",
     "embedding",
     "enable",
     "enabled",
+    "fork_rng",
     "gather",
     "index",
     "index_add",
@@ -30,9 +40,13 @@ __all__ = [
     "index_put_",
     "index_select",
     "registry",
+    "reproducible",
+    "rng_state",
     "scatter_add",
     "scatter_add_",
+    "seed_everything",
     "segment_sum",
+    "set_rng_state",
     "status",
     "take_along_dim",
 ]

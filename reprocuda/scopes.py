@@ -178,7 +178,21 @@ def disable() -> None:
     _leave(scope)
 
 
-class enabled(ContextDecorator):
+class Scope(ContextDecorator):
+    """A context manager that is a decorator of functions too, and refuses what it could not cover."""
+
+    def __call__(self, function: Callable) -> Callable:
+        suspends = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        if any(test(function) for test in suspends):
+            name = type(self).__name__
+            raise TypeError(
+                f"@reprocuda.{name} cannot cover {function.__qualname__}: a generator or coroutine runs after the "
+                f"call that made it, and other code between its steps. Use `with reprocuda.{name}():` inside it"
+            )
+        return super().__call__(function)
+
+
+class enabled(Scope):
     """`enable` for a block or for each call of a function: `with enabled(...):` or `@enabled(...)`.
 
     Arguments and errors are those of `enable`. Scopes nest, in any number of threads, and end when an exception leaves
@@ -199,16 +213,8 @@ class enabled(ContextDecorator):
         strict: bool = False,
     ):
         self._scope = _make_scope(ops, devices, strict)
+        self.operators = select(ops)
         self._open = 0
-
-    def __call__(self, function: Callable) -> Callable:
-        suspends = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-        if any(test(function) for test in suspends):
-            raise TypeError(
-                f"@reprocuda.enabled cannot cover {function.__qualname__}: a generator or coroutine runs after the "
-                "call that made it, and other code between its steps. Use `with reprocuda.enabled():` inside it"
-            )
-        return super().__call__(function)
 
     def __enter__(self) -> enabled:
         _enter(self._scope)
