@@ -20,7 +20,8 @@ except ImportError:
 
 OURS = "reprocuda"
 ALL_NAN = "reprocuda, all NaN"
-FORCED_EXACT = "reprocuda, all exact fallback"
+FORCED_EXACT = "reprocuda, all exact fallback"  # entered at its first stage, pairs of doubles
+FORCED_WIDE = "reprocuda, all by superaccumulators"  # which is what they cannot prove
 PLANNED = "reprocuda, plan reused"
 DETERMINISTIC = "native deterministic"
 COLD_CACHE_BYTES = 256 * 2**20  # on a GPU, buffers rotate over at least this much memory
@@ -153,7 +154,8 @@ class IndexAdd(Case):
             found += [
                 add(PLANNED, planned, promise="exact"),
                 add(ALL_NAN, ours, promise="nan", src=problem.nan()),
-                add(FORCED_EXACT, ours, promise="exact", scope=functools.partial(forced, exact=True)),
+                add(FORCED_EXACT, ours, promise="exact", scope=functools.partial(forced, stage="pairs")),
+                add(FORCED_WIDE, ours, promise="exact", scope=functools.partial(forced, stage="superaccumulators")),
             ]
         return found
 

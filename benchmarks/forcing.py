@@ -7,19 +7,22 @@ import torch
 
 import reprocuda
 
+STAGES = ["filter", "pairs", "superaccumulators"]  # from the cheapest to the last, as the CPU has them
 
-def _set(algorithm: str, exact: bool) -> None:
-    suffixes = ["", "_cuda"] if reprocuda.build_info()["cuda_loaded"] else [""]
-    for suffix in suffixes:
-        getattr(torch.ops.reprocuda, f"_set_forced_algorithm{suffix}")(algorithm)
-        getattr(torch.ops.reprocuda, f"_set_force_exact{suffix}")(exact)
+
+def _set(algorithm: str, stage: str) -> None:
+    torch.ops.reprocuda._set_forced_algorithm(algorithm)
+    torch.ops.reprocuda._set_force_exact(STAGES.index(stage))
+    if reprocuda.build_info()["cuda_loaded"]:
+        torch.ops.reprocuda._set_forced_algorithm_cuda(algorithm)
+        torch.ops.reprocuda._set_force_exact_cuda(stage != "filter")
 
 
 @contextmanager
-def forced(algorithm: str = "auto", exact: bool = False) -> Iterator[None]:
-    """Inside, `algorithm` serves every problem, and every output goes through the exact fallback if `exact`."""
-    _set(algorithm, exact)
+def forced(algorithm: str = "auto", stage: str = "filter") -> Iterator[None]:
+    """Inside, `algorithm` serves every problem and every output enters at `stage`; CUDA has only one behind the filter."""
+    _set(algorithm, stage)
     try:
         yield
     finally:
-        _set("auto", False)
+        _set("auto", "filter")

@@ -66,7 +66,7 @@ def compare(operator: Callable, arguments: list[torch.Tensor], algorithm: str, e
     """'same', 'other bits', or 'not served' by this algorithm; `short` runs it once, else repeatedly and as a graph."""
     right = operator(*arguments)
     on_device = [argument.cuda() for argument in arguments]
-    with forced(algorithm, exact):
+    with forced(algorithm, "pairs" if exact else "filter"):
         try:
             results = [operator(*on_device) for _ in range(1 if short else 3)]
         except RuntimeError as error:

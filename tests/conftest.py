@@ -13,7 +13,7 @@ def leave_torch_as_it_was():
     torch.manual_seed(0)
     threads = torch.get_num_threads()
     yield
-    force("auto", exact=False)
+    force("auto", "filter")
     switched = [operator.name for operator in reprocuda.status().operators if operator.state in ("ours", "shadowed")]
     while switched and reprocuda.scopes._enabled:
         reprocuda.disable()

@@ -21,7 +21,7 @@ namespace reprocuda::cpu {
 namespace {
 
 std::atomic<Algorithm> forced_algorithm{Algorithm::kAuto};
-std::atomic<bool> exact_is_forced{false};
+std::atomic<FirstStage> first_stage{FirstStage::kFilter};
 
 // Calls function(T{}) with the element type of a floating-point dtype.
 template <class Function>
@@ -51,7 +51,7 @@ constexpr int64_t kSmallElements = 1 << 13;     // below this waking a second th
 template <class T, class Position, class Index>
 int64_t sum_by_grouping(const Accumulation& problem, const Index* index) {
   const OwnedGrouping<Position> grouping = group_rows<Index, Position>(index, problem.num_rows, problem.num_targets);
-  if (grouping.first_bad < 0) sum_grouped_rows<T, Position>(problem, grouping, exact_is_forced.load());
+  if (grouping.first_bad < 0) sum_grouped_rows<T, Position>(problem, grouping, first_stage.load());
   return grouping.first_bad;
 }
 
@@ -72,7 +72,7 @@ int64_t sum_slices_by_partition(const Accumulation& problem, const Index* index,
                                   problem.num_rows,
                                   problem.num_rows,
                                   problem.alpha,
-                                  exact_is_forced.load(),
+                                  first_stage.load(),
                                   max_workers};
     const IndexedValues<T, Index> values(index, static_cast<const T*>(problem.src) + slice * problem.num_rows,
                                          problem.num_targets, problem.ignored_target);
@@ -104,7 +104,7 @@ int64_t accumulate_indexed(const Accumulation& problem, const Index* index) {
     case Algorithm::kBins:
     case Algorithm::kSmall:
       if (!bins_fit(problem)) throw std::runtime_error("too many outputs for private bins");
-      return sum_in_bins<T>(problem, index, exact_is_forced.load(), choice.algorithm == Algorithm::kSmall ? 1 : choice.max_workers);
+      return sum_in_bins<T>(problem, index, first_stage.load(), choice.algorithm == Algorithm::kSmall ? 1 : choice.max_workers);
     case Algorithm::kPartition: return sum_slices_by_partition<T>(problem, index, choice.max_workers);
     case Algorithm::kFixedPoint: throw std::runtime_error("the fixed-point algorithm exists on CUDA only");
     default: return sum_by_rows<T>(problem, index);
@@ -119,7 +119,7 @@ int64_t accumulate_floats(const Accumulation& problem) {
     grouping.offsets = problem.plan->offsets;
     grouping.num_segments = problem.num_targets;
     grouping.num_rows = problem.num_rows;
-    sum_grouped_rows<T>(problem, grouping, exact_is_forced.load());
+    sum_grouped_rows<T>(problem, grouping, first_stage.load());
     return -1;
   }
   if (problem.index_is_int64) return accumulate_indexed<T>(problem, static_cast<const int64_t*>(problem.index));
@@ -204,20 +204,20 @@ template <class T>
 int64_t accumulate_floats(const ElementAccumulation& problem) {
   const ElementKeys keys(problem);
   if (is_plain_index(problem, keys)) return accumulate_floats<T>(as_rows(problem));
-  const bool force_exact = exact_is_forced.load();
+  const FirstStage stage = first_stage.load();
   const Choice choice = choose(problem);
   const int max_workers = choice.algorithm == Algorithm::kSmall ? 1 : choice.max_workers;
   const bool is_auto = forced_algorithm.load() == Algorithm::kAuto;
   if ((is_auto || choice.algorithm == Algorithm::kSmall) && are_independent_rows(problem, keys)) {
     const int64_t bad = keys.first_out_of_range();
-    if (bad < 0) sum_independent_rows<T>(problem, keys, force_exact, max_workers);
+    if (bad < 0) sum_independent_rows<T>(problem, keys, stage, max_workers);
     return bad;
   }
   switch (choice.algorithm) {
     case Algorithm::kBins:
     case Algorithm::kSmall:
       if (!element_bins_fit(problem)) throw std::runtime_error("too many outputs for private bins");
-      return sum_elements_in_bins<T>(problem, keys, force_exact, max_workers);
+      return sum_elements_in_bins<T>(problem, keys, stage, max_workers);
     case Algorithm::kPartition: {
       const int64_t parts = problem.complex_pairs ? 2 : 1;
       const PartitionProblem<T> partition{static_cast<const T*>(problem.self),
@@ -226,7 +226,7 @@ int64_t accumulate_floats(const ElementAccumulation& problem) {
                                           problem.num_elements,
                                           problem.num_elements * parts,
                                           Alpha{},
-                                          force_exact,
+                                          stage,
                                           max_workers};
       return sum_by_partition(partition, ElementValues<T>(keys, problem.complex_pairs));
     }
@@ -242,7 +242,7 @@ bool has_outputs(const Accumulation& problem) { return problem.outer > 0 && prob
 }  // namespace
 
 void set_forced_algorithm(Algorithm algorithm) { forced_algorithm.store(algorithm); }
-void set_force_exact(bool force) { exact_is_forced.store(force); }
+void set_first_stage(FirstStage stage) { first_stage.store(stage); }
 
 int64_t accumulate(const Accumulation& problem) {
   if (problem.num_rows == 0 || !has_outputs(problem)) {

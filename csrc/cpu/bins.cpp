@@ -25,8 +25,8 @@ constexpr int64_t kPadding = 24;  // doubles between sets: strides of whole page
 template <class T, class Index>
 class BinsDriver {
  public:
-  BinsDriver(const Accumulation& problem, const Index* index, bool force_exact, int max_workers)
-      : problem_(problem), index_(index), force_exact_(force_exact),
+  BinsDriver(const Accumulation& problem, const Index* index, FirstStage first_stage, int max_workers)
+      : problem_(problem), index_(index), first_stage_(first_stage),
         kernels_(select_kernels([](auto isa) { return isa.template cells<T>(); })) {
     outputs_ = problem.num_targets * problem.inner;
     cell_doubles_ = kernels_.cell_doubles(problem.inner);
@@ -84,7 +84,7 @@ class BinsDriver {
   }
 
   FinishJob<T> finish_job(int64_t worker, int64_t num_workers, int64_t slice) const {
-    return {set(worker), num_workers * copies_, set_doubles_, self(slice), out(slice), counts(worker), problem_.inner, force_exact_};
+    return {set(worker), num_workers * copies_, set_doubles_, self(slice), out(slice), counts(worker), problem_.inner, first_stage_};
   }
 
   // One worker a slice.
@@ -159,11 +159,12 @@ class BinsDriver {
     }
   }
 
-  void sum_slice_exactly(int64_t slice, const int32_t* flagged, int64_t count, int workers, const ExactShare& memory) const {
+  void sum_slice_exactly(int64_t slice, int32_t* flagged, int64_t count, int workers, const ExactShare& memory) const {
     const T* const rows = src(slice);
     const int64_t inner = problem_.inner;
     // The counts of the last slice serve all: the index is the same.
-    const UncertifiedOutputs<T> outputs{self(slice), out(slice), problem_.mean ? counts_ : nullptr, inner, outputs_, flagged, count};
+    const UncertifiedOutputs<T> outputs{self(slice), out(slice), problem_.mean ? counts_ : nullptr, inner, outputs_, flagged,
+                                        count, first_stage_};
     sum_exactly(outputs, problem_.alpha, problem_.complex_pairs, problem_.num_rows, workers, memory,
                 [&](int64_t begin, int64_t end, auto&& visit) {
                   for (int64_t row = begin; row < end; ++row) {
@@ -175,7 +176,7 @@ class BinsDriver {
 
   const Accumulation& problem_;
   const Index* index_;
-  bool force_exact_;
+  FirstStage first_stage_;
   CellKernels<T> kernels_;
   int64_t outputs_ = 0;
   int64_t cell_doubles_ = 0;
@@ -201,17 +202,17 @@ bool bins_pay(const Accumulation& problem) {
 }
 
 template <class T, class Index>
-int64_t sum_in_bins(const Accumulation& problem, const Index* index, bool force_exact, int max_workers) {
-  return BinsDriver<T, Index>(problem, index, force_exact, max_workers).run();
+int64_t sum_in_bins(const Accumulation& problem, const Index* index, FirstStage first_stage, int max_workers) {
+  return BinsDriver<T, Index>(problem, index, first_stage, max_workers).run();
 }
 
-template int64_t sum_in_bins<float>(const Accumulation&, const int32_t*, bool, int);
-template int64_t sum_in_bins<float>(const Accumulation&, const int64_t*, bool, int);
-template int64_t sum_in_bins<double>(const Accumulation&, const int32_t*, bool, int);
-template int64_t sum_in_bins<double>(const Accumulation&, const int64_t*, bool, int);
-template int64_t sum_in_bins<Half>(const Accumulation&, const int32_t*, bool, int);
-template int64_t sum_in_bins<Half>(const Accumulation&, const int64_t*, bool, int);
-template int64_t sum_in_bins<BFloat16>(const Accumulation&, const int32_t*, bool, int);
-template int64_t sum_in_bins<BFloat16>(const Accumulation&, const int64_t*, bool, int);
+template int64_t sum_in_bins<float>(const Accumulation&, const int32_t*, FirstStage, int);
+template int64_t sum_in_bins<float>(const Accumulation&, const int64_t*, FirstStage, int);
+template int64_t sum_in_bins<double>(const Accumulation&, const int32_t*, FirstStage, int);
+template int64_t sum_in_bins<double>(const Accumulation&, const int64_t*, FirstStage, int);
+template int64_t sum_in_bins<Half>(const Accumulation&, const int32_t*, FirstStage, int);
+template int64_t sum_in_bins<Half>(const Accumulation&, const int64_t*, FirstStage, int);
+template int64_t sum_in_bins<BFloat16>(const Accumulation&, const int32_t*, FirstStage, int);
+template int64_t sum_in_bins<BFloat16>(const Accumulation&, const int64_t*, FirstStage, int);
 
 }  // namespace reprocuda::cpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../problem.h"
+#include "stages.h"
 
 namespace reprocuda::cpu {
 
@@ -13,6 +14,6 @@ bool bins_pay(const Accumulation& problem);
 
 // Returns the position of the first bad index, or -1. Throws std::bad_alloc.
 template <class T, class Index>
-int64_t sum_in_bins(const Accumulation& problem, const Index* index, bool force_exact, int max_workers);
+int64_t sum_in_bins(const Accumulation& problem, const Index* index, FirstStage first_stage, int max_workers);
 
 }  // namespace reprocuda::cpu

@@ -204,11 +204,11 @@ void add_entries_to_cells(double* cells, const Entry<T>* entries, int64_t count,
   }
 }
 
-// Rounds the lanes of one vector from the merged cells and `self`, beginning with lane `from`; calls flag(lane) for what
-// the filter does not certify.
+// Rounds the lanes of one vector from the merged cells and `self`, beginning with lane `from`; calls flag(lane, whether the
+// filter does not certify it), without a branch: targets without contributions come at random.
 template <class T, int L, class Flag>
 inline void finish_lanes(Lanes<T, L> sum, Ints<L> touched, const T* self, T* out, int from, int64_t divisor,
-                         bool force_exact, Flag&& flag) {
+                         FirstStage first_stage, Flag&& flag) {
   Ints<L> keep = Ints<L>{};  // untouched targets whose `self` is a NaN: its payload must survive
   if (self != nullptr) {
     const Doubles<L> start = load<L>(self);
@@ -218,17 +218,15 @@ inline void finish_lanes(Lanes<T, L> sum, Ints<L> touched, const T* self, T* out
     sum.zero_where(~touched);
   }
   if (divisor > 1) sum.divide(divisor);
-  const bool by_vector = !force_exact && !any<L>(keep) && (divisor <= 1 || !std::is_same_v<T, double>);
+  const bool by_vector = first_stage == FirstStage::kFilter && !any<L>(keep) && (divisor <= 1 || !std::is_same_v<T, double>);
   if (by_vector && sum.store_certified(out)) return;
   for (int lane = from; lane < L; ++lane) {
-    T result;
-    if (touched[lane] == 0) {
-      out[lane] = self == nullptr ? from_bits<T>(0) : self[lane];
-    } else if (!force_exact && sum.certify_lane(lane, divisor, &result)) {
-      out[lane] = result;
-    } else {
-      flag(lane);
-    }
+    T result = self == nullptr ? from_bits<T>(0) : self[lane];
+    bool settled = touched[lane] == 0;
+    if (first_stage == FirstStage::kFilter) settled = settled || sum.certify_lane(lane, divisor, &result);
+    const uint64_t stored = 0 - static_cast<uint64_t>(settled);
+    out[lane] = from_bits<T>((bits_of(result) & stored) | (bits_of(out[lane]) & ~stored));
+    flag(lane, !settled);
   }
 }
 
@@ -254,8 +252,10 @@ inline int64_t finish_single_column(const FinishJob<T>& job, int64_t first, int6
       touched |= other.touched();
       sum.merge(other);
     }
-    const auto flag = [&](int lane) {
-      if (lane < count) flagged[num_flagged++] = static_cast<int32_t>(target + lane);
+    const auto flag = [&](int lane, bool uncertified) {
+      if (lane >= count) return;
+      flagged[num_flagged] = static_cast<int32_t>(target + lane);
+      num_flagged += uncertified;
     };
     if (job.counts != nullptr) {
       for (int lane = 0; lane < count; ++lane) {
@@ -263,21 +263,21 @@ inline int64_t finish_single_column(const FinishJob<T>& job, int64_t first, int6
         const int64_t divisor = std::max<int64_t>(job.counts[target + lane], 1);
         Lanes<T, kLanes> mean = sum;
         if (divisor > 1) mean.divide(divisor);
-        if (touched[lane] != 0 && (job.force_exact || !mean.certify_lane(lane, divisor, &result))) {
-          flag(lane);
+        if (touched[lane] != 0 && (job.first_stage != FirstStage::kFilter || !mean.certify_lane(lane, divisor, &result))) {
+          flag(lane, true);
         } else {
           job.out[target + lane] = result;
         }
       }
     } else if (count == kLanes) {
       finish_lanes<T, kLanes>(sum, touched, job.self == nullptr ? nullptr : job.self + target, job.out + target, 0, 1,
-                              job.force_exact, flag);
+                              job.first_stage, flag);
     } else {
       T self[kLanes] = {};
       T out[kLanes];
       std::memcpy(out, job.out + target, count * sizeof(T));  // what is flagged must stay as it is
       if (job.self != nullptr) std::memcpy(self, job.self + target, count * sizeof(T));
-      finish_lanes<T, kLanes>(sum, touched, job.self == nullptr ? nullptr : self, out, 0, 1, job.force_exact, flag);
+      finish_lanes<T, kLanes>(sum, touched, job.self == nullptr ? nullptr : self, out, 0, 1, job.first_stage, flag);
       std::memcpy(job.out + target, out, count * sizeof(T));
     }
   }
@@ -310,8 +310,11 @@ inline int64_t finish_columns(const FinishJob<T>& job, int64_t first, int64_t la
       const int64_t at = target * job.inner + column;
       const T* const start = job.self == nullptr ? nullptr : block + 1 == blocks ? self : job.self + at;
       finish_lanes<T, L>(sum, touched, start, job.out + at, static_cast<int>(block * L - column),
-                         job.counts == nullptr ? 1 : job.counts[target], job.force_exact,
-                         [&](int lane) { flagged[num_flagged++] = static_cast<int32_t>(at + lane); });
+                         job.counts == nullptr ? 1 : job.counts[target], job.first_stage,
+                         [&](int lane, bool uncertified) {
+                           flagged[num_flagged] = static_cast<int32_t>(at + lane);
+                           num_flagged += uncertified;
+                         });
     }
   }
   return num_flagged;

@@ -9,6 +9,7 @@
 
 #include "../numerics/half.h"
 #include "../problem.h"
+#include "stages.h"
 
 namespace reprocuda::cpu {
 
@@ -43,7 +44,7 @@ struct FinishJob {
   T* out;                  // [num_targets, inner]
   const int64_t* counts;   // [num_targets] for the mean, or nullptr
   int64_t inner;
-  bool force_exact;
+  FirstStage first_stage;
 };
 
 template <class T>

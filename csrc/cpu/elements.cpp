@@ -33,8 +33,8 @@ CellKernels<T> kernels() {
 template <class T>
 class ElementBins {
  public:
-  ElementBins(const ElementAccumulation& problem, const ElementKeys& keys, bool force_exact, int max_workers)
-      : problem_(problem), source_(keys, problem.complex_pairs), force_exact_(force_exact), kernels_(kernels<T>()) {
+  ElementBins(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers)
+      : problem_(problem), source_(keys, problem.complex_pairs), first_stage_(first_stage), kernels_(kernels<T>()) {
     outputs_ = problem.num_out * (problem.complex_pairs ? 2 : 1);
     doubles_ = set_doubles<T>(outputs_);
     const int64_t most = kSetsBytes / (doubles_ * static_cast<int64_t>(sizeof(double)));
@@ -62,7 +62,7 @@ class ElementBins {
     });
     if (bad.found()) return bad.get();
     const FinishJob<T> job{sets_, workers_, doubles_, static_cast<const T*>(problem_.self), static_cast<T*>(problem_.out),
-                           nullptr, 1, force_exact_};
+                           nullptr, 1, first_stage_};
     const int finishers = std::min(workers_, workers_for(outputs_ * workers_, kCellsPerFinisher));
     run_tasks(finishers, tasks, [&](int, int64_t task) {
       const RoundingScope scope(kRoundingMode<T>);
@@ -91,10 +91,10 @@ class ElementBins {
     kernels_.add_entries(cells, batch, filled, Alpha{});
   }
 
-  void sum_uncertified(const int32_t* flagged, int64_t count) const {
+  void sum_uncertified(int32_t* flagged, int64_t count) const {
     const ExactMemory memory(outputs_, 1);
     const UncertifiedOutputs<T> outputs{static_cast<const T*>(problem_.self), static_cast<T*>(problem_.out), nullptr, 1,
-                                        outputs_, flagged, count};
+                                        outputs_, flagged, count, first_stage_};
     sum_exactly(outputs, Alpha{}, false, problem_.num_elements, workers_, memory.share(0),
                 [&](int64_t begin, int64_t end, auto&& visit) {
                   source_.for_each(begin, end, [&](int64_t key, T value) { visit(key, &value, 0); });
@@ -103,7 +103,7 @@ class ElementBins {
 
   const ElementAccumulation& problem_;
   ElementValues<T> source_;
-  bool force_exact_;
+  FirstStage first_stage_;
   CellKernels<T> kernels_;
   int64_t outputs_;
   int64_t doubles_;
@@ -122,7 +122,7 @@ bool are_independent_rows(const ElementAccumulation& problem, const ElementKeys&
 }
 
 template <class T>
-void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys& keys, bool force_exact, int max_workers) {
+void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers) {
   const int64_t targets = problem.dim_size;
   const int64_t length = keys.size(keys.ndim() - 1);
   const int64_t num_rows = problem.num_elements / length;
@@ -161,7 +161,7 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
       kernel.clear(job.cells, targets * kStateDoubles<T>);
       kernel.add_rows(job, index + run.index, src + run.src, 0, length);
       const FinishJob<T> finish{job.cells, 1, doubles, self == nullptr ? nullptr : self + run.key, out + run.key, nullptr, 1,
-                                force_exact};
+                                first_stage};
       num_flagged[row] = kernel.finish(finish, 0, targets, flagged + row * targets);
     });
     if (std::all_of(num_flagged, num_flagged + num_rows, [](int64_t count) { return count == 0; })) return;
@@ -169,7 +169,7 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
     for_each_row([&](int worker, int64_t row, const ElementKeys::Run& run) {
       if (num_flagged[row] == 0) return;
       const UncertifiedOutputs<T> outputs{self == nullptr ? nullptr : self + run.key, out + run.key, nullptr, 1, targets,
-                                          flagged + row * targets, num_flagged[row]};
+                                          flagged + row * targets, num_flagged[row], first_stage};
       sum_exactly(outputs, Alpha{}, false, length, 1, exact.share(worker), [&](int64_t begin, int64_t end, auto&& visit) {
         for (int64_t i = begin; i < end; ++i) visit(index[run.index + i], src + run.src + i, 0);
       });
@@ -178,17 +178,17 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
 }
 
 template <class T>
-int64_t sum_elements_in_bins(const ElementAccumulation& problem, const ElementKeys& keys, bool force_exact, int max_workers) {
-  return ElementBins<T>(problem, keys, force_exact, max_workers).run();
+int64_t sum_elements_in_bins(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers) {
+  return ElementBins<T>(problem, keys, first_stage, max_workers).run();
 }
 
-template void sum_independent_rows<float>(const ElementAccumulation&, const ElementKeys&, bool, int);
-template void sum_independent_rows<double>(const ElementAccumulation&, const ElementKeys&, bool, int);
-template void sum_independent_rows<Half>(const ElementAccumulation&, const ElementKeys&, bool, int);
-template void sum_independent_rows<BFloat16>(const ElementAccumulation&, const ElementKeys&, bool, int);
-template int64_t sum_elements_in_bins<float>(const ElementAccumulation&, const ElementKeys&, bool, int);
-template int64_t sum_elements_in_bins<double>(const ElementAccumulation&, const ElementKeys&, bool, int);
-template int64_t sum_elements_in_bins<Half>(const ElementAccumulation&, const ElementKeys&, bool, int);
-template int64_t sum_elements_in_bins<BFloat16>(const ElementAccumulation&, const ElementKeys&, bool, int);
+template void sum_independent_rows<float>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template void sum_independent_rows<double>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template void sum_independent_rows<Half>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template void sum_independent_rows<BFloat16>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template int64_t sum_elements_in_bins<float>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template int64_t sum_elements_in_bins<double>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template int64_t sum_elements_in_bins<Half>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template int64_t sum_elements_in_bins<BFloat16>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
 
 }  // namespace reprocuda::cpu

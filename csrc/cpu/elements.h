@@ -2,6 +2,7 @@
 #pragma once
 
 #include "element_keys.h"
+#include "stages.h"
 
 namespace reprocuda::cpu {
 
@@ -10,10 +11,10 @@ bool are_independent_rows(const ElementAccumulation& problem, const ElementKeys&
 
 // One set of cells for a row of outputs, one worker a row. The index must be in range.
 template <class T>
-void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys& keys, bool force_exact, int max_workers);
+void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers);
 
 // One set of cells a worker for all outputs. Returns the position of the first bad index, or -1.
 template <class T>
-int64_t sum_elements_in_bins(const ElementAccumulation& problem, const ElementKeys& keys, bool force_exact, int max_workers);
+int64_t sum_elements_in_bins(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers);
 
 }  // namespace reprocuda::cpu

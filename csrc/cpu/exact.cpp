@@ -51,11 +51,26 @@ bool by_vector(const int32_t* columns, int64_t count) {
   return std::is_same_v<Format, BinnedTerms> && count >= 8 && columns[count - 1] - columns[0] == count - 1;
 }
 
+template <class T, class Position>
+const RowsKernels<T, Position>& kernels() {
+  static const auto selected = select_kernels([](auto isa) { return isa.template rows<T, Position>(); });
+  return selected;
+}
+
+// Returns how many columns it leaves, at the front of `columns`.
+template <class T, class Position>
+int64_t sum_in_pairs(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, int32_t* columns,
+                     int64_t count) {
+  const bool divides = job.mean && last - first != 1;
+  if (std::is_same_v<T, double> || job.first_stage == FirstStage::kWide || divides) return count;
+  const RoundingScope scope(RoundingMode::kNearest);
+  return kernels<T, Position>().sum_in_pairs(job, first, last, target, columns, count);
+}
+
 template <class Format, class T, class Position>
 void add_rows_by_vector(const RowsJob<T, Position>& job, int64_t first, int64_t last, const int32_t* columns, int64_t count,
                         const ExactTile<Format>& tile) {
-  static const auto kernels = select_kernels([](auto isa) { return isa.template rows<T, Position>(); });
-  kernels.add_to_bins(job, first, last, columns[0], count, tile.limbs(), tile.flags());
+  kernels<T, Position>().add_to_bins(job, first, last, columns[0], count, tile.limbs(), tile.flags());
 }
 
 // Adds the columns of rows [first, last) to the tile.
@@ -142,8 +157,10 @@ void exact_columns_parallel(const RowsJob<T, Position>& job, int64_t first, int6
 }  // namespace
 
 template <class T, class Position>
-void exact_segment(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, const int32_t* columns,
+void exact_segment(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, int32_t* columns,
                    int64_t count, int64_t* limbs) {
+  count = sum_in_pairs(job, first, last, target, columns, count);
+  if (count == 0) return;
   with_exact_format<T>(job.alpha, [&](auto format) {
     exact_columns<decltype(format)>(job, first, last, target, columns, count, limbs);
   });
@@ -157,14 +174,14 @@ void exact_segment_parallel(const RowsJob<T, Position>& job, int64_t first, int6
   });
 }
 
-template void exact_segment(const RowsJob<float, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
-template void exact_segment(const RowsJob<float, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
-template void exact_segment(const RowsJob<double, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
-template void exact_segment(const RowsJob<double, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
-template void exact_segment(const RowsJob<Half, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
-template void exact_segment(const RowsJob<Half, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
-template void exact_segment(const RowsJob<BFloat16, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
-template void exact_segment(const RowsJob<BFloat16, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<float, int32_t>&, int64_t, int64_t, int64_t, int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<float, int64_t>&, int64_t, int64_t, int64_t, int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<double, int32_t>&, int64_t, int64_t, int64_t, int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<double, int64_t>&, int64_t, int64_t, int64_t, int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<Half, int32_t>&, int64_t, int64_t, int64_t, int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<Half, int64_t>&, int64_t, int64_t, int64_t, int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<BFloat16, int32_t>&, int64_t, int64_t, int64_t, int32_t*, int64_t, int64_t*);
+template void exact_segment(const RowsJob<BFloat16, int64_t>&, int64_t, int64_t, int64_t, int32_t*, int64_t, int64_t*);
 template void exact_segment_parallel(const RowsJob<float, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
 template void exact_segment_parallel(const RowsJob<float, int64_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);
 template void exact_segment_parallel(const RowsJob<double, int32_t>&, int64_t, int64_t, int64_t, const int32_t*, int64_t);

@@ -20,9 +20,9 @@ void exact_segment(
     int64_t first,
     int64_t last,
     int64_t target,
-    const int32_t* columns,  // [count], of the tile
+    int32_t* columns,  // [count], of the tile; overwritten
     int64_t count,
-    int64_t* limbs);         // kExactBytes
+    int64_t* limbs);   // kExactBytes
 
 // The same by all threads; for segments with many rows. Allocates.
 template <class T, class Position>

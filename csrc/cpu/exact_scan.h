@@ -1,17 +1,22 @@
 // The exact fallback where nothing is grouped: one more pass over the contributions, which adds those of the uncertified
-// outputs to superaccumulators.
+// outputs to pairs of doubles, and for what these do not prove another one to superaccumulators.
 //
 // Guarantee: the exact sum rounded once. Every worker has accumulators of its own for a window of outputs, merged at the
 // end; the number of windows depends on how many outputs are uncertified and on the size of the pool, never on the data
-// otherwise. Cost: about 3 ns a contribution of an uncertified output, 1 ns of any other.
+// otherwise. Needs round-to-nearest mode. Cost: about 3 ns a contribution of an uncertified output and stage, 1 ns of any
+// other.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "exact_format.h"
+#include "pair_sum.h"
 #include "parallel.h"
+#include "stages.h"
 #include "workspace.h"
 
 namespace reprocuda::cpu {
@@ -26,8 +31,9 @@ struct UncertifiedOutputs {
   const int64_t* counts;   // [num_outputs / inner] for the mean, or nullptr
   int64_t inner;
   int64_t num_outputs;
-  const int32_t* flagged;  // [count]
+  int32_t* flagged;        // [count]; overwritten
   int64_t count;
+  FirstStage first_stage;
 };
 
 // What one call of sum_exactly works in.
@@ -59,64 +65,135 @@ class ExactMemory {
   std::byte* pool_ = nullptr;
 };
 
-// The pool of one worker.
+// The superaccumulators of one worker.
 template <class Format>
-class ExactPool {
+class WidePool {
  public:
   static constexpr int64_t kSlotBytes = (Format::kLimbs + 1) * sizeof(int64_t);
+  static constexpr int64_t kMostAdds = ExactAccumulation<Format>::kMostAdds;
 
-  explicit ExactPool(std::byte* memory) : words_(reinterpret_cast<int64_t*>(memory)) {}
-  ExactSumOf<Format> operator[](int64_t slot) const {
-    int64_t* const limbs = words_ + slot * (Format::kLimbs + 1);
-    return {limbs, 1, reinterpret_cast<uint32_t*>(limbs + Format::kLimbs)};
-  }
+  explicit WidePool(std::byte* memory) : words_(reinterpret_cast<int64_t*>(memory)) {}
   void clear(int64_t slots) const { std::memset(words_, 0, slots * kSlotBytes); }
   void normalize(int64_t slots) const {
-    for (int64_t slot = 0; slot < slots; ++slot) (*this)[slot].normalize();
+    for (int64_t slot = 0; slot < slots; ++slot) sum(slot).normalize();
+  }
+  template <class T>
+  void add(int64_t slot, const Alpha& alpha, bool complex_pairs, const T* row, int64_t column) const {
+    add_contribution<Format>(sum(slot), alpha, complex_pairs, row, column);
+  }
+  template <class T>
+  void add_self(int64_t slot, T value) const { add_term(sum(slot), value); }
+  void merge(const WidePool& other, int64_t slot) const { sum(slot).merge(other.sum(slot)); }
+  template <class T>
+  bool round(int64_t slot, int64_t count, T* result) const {
+    *result = sum(slot).template round_mean<T>(count);
+    return true;
   }
 
  private:
+  ExactSumOf<Format> sum(int64_t slot) const {
+    int64_t* const limbs = words_ + slot * (Format::kLimbs + 1);
+    return {limbs, 1, reinterpret_cast<uint32_t*>(limbs + Format::kLimbs)};
+  }
+
   int64_t* words_;
 };
+
+// The pairs of doubles of one worker.
+template <bool kProducts>
+class PairPool {
+ public:
+  static constexpr int64_t kSlotBytes = sizeof(PairSum);
+  static constexpr int64_t kMostAdds = std::numeric_limits<int64_t>::max();
+
+  explicit PairPool(std::byte* memory) : sums_(reinterpret_cast<PairSum*>(memory)) {}
+  void clear(int64_t slots) const { std::fill_n(sums_, slots, PairSum{}); }
+  void normalize(int64_t) const {}
+  template <class T>
+  void add(int64_t slot, const Alpha& alpha, bool complex_pairs, const T* row, int64_t column) const {
+    if constexpr (!kProducts) {
+      sums_[slot].add(to_double(row[column]));
+    } else {
+      sums_[slot].add(alpha.real * to_double(row[column]));  // exact in fp64
+      if (complex_pairs) sums_[slot].add(((column & 1) ? alpha.imag : -alpha.imag) * to_double(row[column ^ 1]));
+    }
+  }
+  template <class T>
+  void add_self(int64_t slot, T value) const { sums_[slot].add(to_double(value)); }
+  void merge(const PairPool& other, int64_t slot) const { sums_[slot].merge(other.sums_[slot]); }
+  template <class T>
+  bool round(int64_t slot, int64_t, T* result) const { return sums_[slot].round(result); }
+
+ private:
+  PairSum* sums_;
+};
+
+// Sums the flagged outputs in accumulators of the kind Pool; returns how many it leaves, at the front of `flagged`.
+template <class Pool, class T, class Source>
+int64_t sum_in_pools(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, bool complex_pairs, int64_t num_contributions,
+                     int num_workers, const ExactShare& memory, Source&& source) {
+  constexpr int32_t kDone = -1;
+  const int64_t worker_bytes = memory.pool_bytes / num_workers / kCacheLine * kCacheLine;
+  int32_t* const slots = memory.slots;
+  const int64_t window = std::max<int64_t>(1, worker_bytes / Pool::kSlotBytes);
+  const int64_t parts = std::max<int64_t>(num_workers, num_contributions / Pool::kMostAdds + 1);
+  const auto pool_of = [&](int64_t worker) { return Pool(memory.pool + worker * worker_bytes); };
+  const auto each_part = [&](int64_t count, auto&& run) {
+    if (num_workers > 1) return run_tasks(num_workers, count, run);
+    for (int64_t part = 0; part < count; ++part) run(0, part);
+  };
+  std::fill_n(slots, outputs.num_outputs, -1);
+  int64_t left = 0;
+  for (int64_t first = 0; first < outputs.count; first += window) {
+    const int64_t size = std::min(window, outputs.count - first);
+    int32_t* const flagged = outputs.flagged + first;
+    for (int64_t slot = 0; slot < size; ++slot) slots[flagged[slot]] = static_cast<int32_t>(slot);
+    each_part(num_workers, [&](int, int64_t worker) { pool_of(worker).clear(size); });
+    each_part(parts, [&](int worker, int64_t part) {
+      const Pool sums = pool_of(worker);
+      source(part_begin(num_contributions, parts, part), part_begin(num_contributions, parts, part + 1),
+             [&](int64_t output, const T* row, int64_t column) {
+               const int32_t slot = slots[output];
+               if (slot >= 0) sums.add(slot, alpha, complex_pairs, row, column);
+             });
+      if (parts > 1) sums.normalize(size);
+    });
+    for (int64_t slot = 0; slot < size; ++slot) slots[flagged[slot]] = -1;
+    each_part(num_workers, [&](int, int64_t part) {
+      const Pool sums = pool_of(0);
+      for (int64_t slot = part_begin(size, num_workers, part); slot < part_begin(size, num_workers, part + 1); ++slot) {
+        const int64_t output = flagged[slot];
+        for (int other = 1; other < num_workers; ++other) sums.merge(pool_of(other), slot);
+        if (outputs.self != nullptr) sums.add_self(slot, outputs.self[output]);
+        T result;  // not in place: the next stage still needs `self`
+        if (!sums.round(slot, outputs.counts == nullptr ? 1 : outputs.counts[output / outputs.inner], &result)) continue;
+        outputs.out[output] = result;
+        flagged[slot] = kDone;
+      }
+    });
+    for (int64_t slot = 0; slot < size; ++slot) {
+      if (flagged[slot] != kDone) outputs.flagged[left++] = flagged[slot];
+    }
+  }
+  return left;
+}
 
 // source(begin, end, visit) calls visit(output, row, column) for contributions [begin, end): alpha * row[column] belongs to
 // `output`.
 template <class T, class Source>
-void sum_exactly(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, bool complex_pairs, int64_t num_contributions,
+void sum_exactly(UncertifiedOutputs<T> outputs, const Alpha& alpha, bool complex_pairs, int64_t num_contributions,
                  int num_workers, const ExactShare& memory, Source&& source) {
   with_exact_format<T>(alpha, [&](auto format) {
     using Format = decltype(format);
-    const int64_t worker_bytes = memory.pool_bytes / num_workers / kCacheLine * kCacheLine;
-    int32_t* const slots = memory.slots;
-    const int64_t window = std::max<int64_t>(1, worker_bytes / ExactPool<Format>::kSlotBytes);
-    const int64_t parts = std::max<int64_t>(num_workers, num_contributions / ExactAccumulation<Format>::kMostAdds + 1);
-    const auto pool_of = [&](int64_t worker) { return ExactPool<Format>(memory.pool + worker * worker_bytes); };
-    std::fill_n(slots, outputs.num_outputs, -1);
-    for (int64_t first = 0; first < outputs.count; first += window) {
-      const int64_t size = std::min(window, outputs.count - first);
-      const int32_t* const flagged = outputs.flagged + first;
-      for (int64_t slot = 0; slot < size; ++slot) slots[flagged[slot]] = static_cast<int32_t>(slot);
-      run_tasks(num_workers, num_workers, [&](int, int64_t worker) { pool_of(worker).clear(size); });
-      run_tasks(num_workers, parts, [&](int worker, int64_t part) {
-        const ExactPool<Format> sums = pool_of(worker);
-        source(part_begin(num_contributions, parts, part), part_begin(num_contributions, parts, part + 1),
-               [&](int64_t output, const T* row, int64_t column) {
-                 const int32_t slot = slots[output];
-                 if (slot >= 0) add_contribution<Format>(sums[slot], alpha, complex_pairs, row, column);
-               });
-        if (parts > 1) sums.normalize(size);
-      });
-      run_tasks(num_workers, num_workers, [&](int, int64_t part) {
-        for (int64_t slot = part_begin(size, num_workers, part); slot < part_begin(size, num_workers, part + 1); ++slot) {
-          const int64_t output = flagged[slot];
-          const ExactSumOf<Format> sum = pool_of(0)[slot];
-          for (int other = 1; other < num_workers; ++other) sum.merge(pool_of(other)[slot]);
-          if (outputs.self != nullptr) add_term(sum, outputs.self[output]);
-          outputs.out[output] = sum.template round_mean<T>(outputs.counts == nullptr ? 1 : outputs.counts[output / outputs.inner]);
-        }
-      });
-      for (int64_t slot = 0; slot < size; ++slot) slots[flagged[slot]] = -1;
+    const auto sum_in = [&](auto* pool) {
+      using Pool = std::remove_pointer_t<decltype(pool)>;
+      return sum_in_pools<Pool>(outputs, alpha, complex_pairs, num_contributions, num_workers, memory, source);
+    };
+    if constexpr (!std::is_same_v<T, double>) {
+      const bool by_pairs = outputs.first_stage != FirstStage::kWide && outputs.counts == nullptr;
+      if (by_pairs) outputs.count = sum_in(static_cast<PairPool<kHoldsProducts<Format>>*>(nullptr));
     }
+    if (outputs.count > 0) sum_in(static_cast<WidePool<Format>*>(nullptr));
   });
 }
 

@@ -12,6 +12,7 @@ inline constexpr int kLanes = 4;
 #include "cells.inl"
 #include "rows_kernel.inl"
 #include "rows_single.inl"
+#include "pairs.inl"
 #include "binned.inl"
 #include "rows_entry.inl"
 #include "fingerprint.inl"

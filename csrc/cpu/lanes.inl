@@ -134,6 +134,16 @@ inline void store_bits(T* to, Ints<L> bits) {
   }
 }
 
+// a becomes a + b, and what the rounding lost is returned. Needs round-to-nearest.
+template <int L>
+inline Doubles<L> accumulate_two_sum(Doubles<L>* a, Doubles<L> b) {
+  const Doubles<L> total = *a + b;
+  const Doubles<L> b_part = total - *a;
+  const Doubles<L> lost = (*a - (total - b_part)) + (b - b_part);
+  *a = total;
+  return lost;
+}
+
 // L interval sums of numerics/interval.h in round-up mode: `high` and, because rounding down is rounding up of the
 // negative, `negated_low`. Empty is -0 in both, which no contribution leaves behind.
 template <class T, int L>
@@ -228,16 +238,8 @@ struct CompensatedLanes {
   }
   static Doubles<L> absolute(Doubles<L> x) { return (Doubles<L>)((Ints<L>)x & static_cast<int64_t>(~kSignBit)); }
 
-  // a becomes a + b, and what the rounding lost is returned.
-  static Doubles<L> accumulate_two_sum(Doubles<L>* a, Doubles<L> b) {
-    const Doubles<L> total = *a + b;
-    const Doubles<L> b_part = total - *a;
-    const Doubles<L> lost = (*a - (total - b_part)) + (b - b_part);
-    *a = total;
-    return lost;
-  }
-  void add_error(Doubles<L> x) { residual = residual + absolute(accumulate_two_sum(&error, x)); }
-  void add_term(Doubles<L> x) { add_error(accumulate_two_sum(&sum, x)); }
+  void add_error(Doubles<L> x) { residual = residual + absolute(accumulate_two_sum<L>(&error, x)); }
+  void add_term(Doubles<L> x) { add_error(accumulate_two_sum<L>(&sum, x)); }
   void add(Doubles<L> x) {
     add_term(x);
     scaled = scaled + x * CompensatedSum::kScale;
@@ -267,7 +269,7 @@ struct CompensatedLanes {
   // Conservative: the ends are pushed apart by more than the rounding of these few operations can take back.
   bool store_certified(double* to) const {
     Doubles<L> head = sum;
-    const Doubles<L> tail = accumulate_two_sum(&head, error);
+    const Doubles<L> tail = accumulate_two_sum<L>(&head, error);
     const Ints<L> lossy = residual != 0.0;
     const Doubles<L> slack = 2.0 * residual * (1.0 + 0x1p-49) + (absolute(tail) * 0x1p-51 + 0x1p-1072);
     const Doubles<L> margin = (Doubles<L>)((Ints<L>)slack & lossy);

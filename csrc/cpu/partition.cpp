@@ -108,7 +108,7 @@ class PartitionDriver {
   FinishJob<T> finish_job(int64_t range, int64_t worker, int64_t num_sets) const {
     const int64_t first = first_target(range);
     return {set(worker), num_sets, set_doubles_, problem_.self == nullptr ? nullptr : problem_.self + first, problem_.out + first,
-            nullptr, 1, problem_.force_exact};
+            nullptr, 1, problem_.first_stage};
   }
 
   void add(int64_t worker, int64_t range, int64_t begin, int64_t end) const {
@@ -163,7 +163,7 @@ class PartitionDriver {
       if (num_flagged_[range] == 0) return;
       const int64_t first = first_target(range);
       const UncertifiedOutputs<T> outputs{problem_.self == nullptr ? nullptr : problem_.self + first, problem_.out + first,
-                                          nullptr, 1, targets(range), flagged_ + first, num_flagged_[range]};
+                                          nullptr, 1, targets(range), flagged_ + first, num_flagged_[range], problem_.first_stage};
       const Entry<T>* const entries = entries_ + entries_begin(range);
       const int64_t size = entries_end(range) - entries_begin(range);
       sum_exactly(outputs, problem_.alpha, false, size, together ? workers_ : 1, memory.share(worker),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "element_keys.h"
+#include "stages.h"
 
 namespace reprocuda::cpu {
 
@@ -83,7 +84,7 @@ struct PartitionProblem {
   int64_t num_elements;    // positions of the source of keys
   int64_t num_entries;     // keys and values it yields at most
   Alpha alpha;
-  bool force_exact;
+  FirstStage first_stage;
   int max_workers;
 };
 

@@ -90,7 +90,11 @@ struct CpuBackend {
 
 void set_forced_algorithm(const std::string& name) { cpu::set_forced_algorithm(algorithm_named(name)); }
 
-void set_force_exact(bool force) { cpu::set_force_exact(force); }
+// 0: by the filter; 1: without it; 2: by the superaccumulators alone.
+void set_force_exact(int64_t level) {
+  check<std::runtime_error>(level >= 0 && level <= 2, "_set_force_exact(): level must be 0, 1 or 2, not ", level);
+  cpu::set_first_stage(static_cast<cpu::FirstStage>(level));
+}
 
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_index_add<CpuBackend>(library);

@@ -27,8 +27,8 @@ constexpr int64_t kParallelExactRows = 1 << 14;
 template <class T, class Position>
 class RowsDriver {
  public:
-  RowsDriver(const Accumulation& problem, const Grouping<Position>& grouping, bool force_exact)
-      : problem_(problem), grouping_(grouping), force_exact_(force_exact), kernels_(select_kernels([](auto isa) { return isa.template rows<T, Position>(); })) {
+  RowsDriver(const Accumulation& problem, const Grouping<Position>& grouping, FirstStage first_stage)
+      : problem_(problem), grouping_(grouping), first_stage_(first_stage), kernels_(select_kernels([](auto isa) { return isa.template rows<T, Position>(); })) {
     const int64_t elements = problem.outer * (grouping.num_rows + grouping.num_segments) * problem.inner;
     workers_ = workers_for(elements, kElementsPerWorker);
     plan_tiles();
@@ -117,7 +117,7 @@ class RowsDriver {
     job.alpha = problem_.alpha;
     job.complex_pairs = problem_.complex_pairs;
     job.mean = problem_.mean;
-    job.force_exact = force_exact_;
+    job.first_stage = first_stage_;
     job.untouched_done = untouched_done_;
     job.ignored_target = problem_.ignored_target;
     return job;
@@ -223,7 +223,7 @@ class RowsDriver {
 
   const Accumulation& problem_;
   const Grouping<Position>& grouping_;
-  bool force_exact_;
+  FirstStage first_stage_;
   RowsKernels<T, Position> kernels_;
   int workers_ = 1;
   int64_t tile_columns_ = 1;
@@ -237,17 +237,17 @@ class RowsDriver {
 }  // namespace
 
 template <class T, class Position>
-void sum_grouped_rows(const Accumulation& problem, const Grouping<Position>& grouping, bool force_exact) {
-  RowsDriver<T, Position>(problem, grouping, force_exact).run();
+void sum_grouped_rows(const Accumulation& problem, const Grouping<Position>& grouping, FirstStage first_stage) {
+  RowsDriver<T, Position>(problem, grouping, first_stage).run();
 }
 
-template void sum_grouped_rows<float>(const Accumulation&, const Grouping<int32_t>&, bool);
-template void sum_grouped_rows<float>(const Accumulation&, const Grouping<int64_t>&, bool);
-template void sum_grouped_rows<double>(const Accumulation&, const Grouping<int32_t>&, bool);
-template void sum_grouped_rows<double>(const Accumulation&, const Grouping<int64_t>&, bool);
-template void sum_grouped_rows<Half>(const Accumulation&, const Grouping<int32_t>&, bool);
-template void sum_grouped_rows<Half>(const Accumulation&, const Grouping<int64_t>&, bool);
-template void sum_grouped_rows<BFloat16>(const Accumulation&, const Grouping<int32_t>&, bool);
-template void sum_grouped_rows<BFloat16>(const Accumulation&, const Grouping<int64_t>&, bool);
+template void sum_grouped_rows<float>(const Accumulation&, const Grouping<int32_t>&, FirstStage);
+template void sum_grouped_rows<float>(const Accumulation&, const Grouping<int64_t>&, FirstStage);
+template void sum_grouped_rows<double>(const Accumulation&, const Grouping<int32_t>&, FirstStage);
+template void sum_grouped_rows<double>(const Accumulation&, const Grouping<int64_t>&, FirstStage);
+template void sum_grouped_rows<Half>(const Accumulation&, const Grouping<int32_t>&, FirstStage);
+template void sum_grouped_rows<Half>(const Accumulation&, const Grouping<int64_t>&, FirstStage);
+template void sum_grouped_rows<BFloat16>(const Accumulation&, const Grouping<int32_t>&, FirstStage);
+template void sum_grouped_rows<BFloat16>(const Accumulation&, const Grouping<int64_t>&, FirstStage);
 
 }  // namespace reprocuda::cpu

@@ -7,6 +7,6 @@ namespace reprocuda::cpu {
 
 // All slices of the outer dimension. `problem` gives everything but the grouping. Allocates; throws std::bad_alloc.
 template <class T, class Position>
-void sum_grouped_rows(const Accumulation& problem, const Grouping<Position>& grouping, bool force_exact);
+void sum_grouped_rows(const Accumulation& problem, const Grouping<Position>& grouping, FirstStage first_stage);
 
 }  // namespace reprocuda::cpu

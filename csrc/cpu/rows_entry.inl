@@ -36,6 +36,17 @@ int64_t merge_split(const RowsJob<T, Position>& job, const SplitSegment& split, 
 }
 
 template <class T, class Position>
+int64_t sum_in_pairs(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, int32_t* columns,
+                     int64_t count) {
+  if constexpr (std::is_same_v<T, double>) {
+    return count;
+  } else {
+    if (count < kLanes) return PairRows<T, Position, 2>(job, first, last, target).sum(columns, count);
+    return PairRows<T, Position, kLanes>(job, first, last, target).sum(columns, count);
+  }
+}
+
+template <class T, class Position>
 void add_to_bins(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t column, int64_t columns, int64_t* bins,
                  uint32_t* flags) {
   if constexpr (!std::is_same_v<T, double>) BinnedRows<T, Position>(job, column, columns, bins, flags).add(first, last);
@@ -43,7 +54,7 @@ void add_to_bins(const RowsJob<T, Position>& job, int64_t first, int64_t last, i
 
 template <class T, class Position>
 RowsKernels<T, Position> rows_kernels() {
-  return {&run_rows_range<T, Position>, &merge_split<T, Position>, &add_to_bins<T, Position>};
+  return {&run_rows_range<T, Position>, &merge_split<T, Position>, &sum_in_pairs<T, Position>, &add_to_bins<T, Position>};
 }
 
 template RowsKernels<float, int32_t> rows_kernels();

@@ -6,6 +6,7 @@
 #include "../numerics/half.h"
 #include "../problem.h"
 #include "plan.h"
+#include "stages.h"
 
 namespace reprocuda::cpu {
 
@@ -37,7 +38,7 @@ struct RowsJob {
   Alpha alpha;
   bool complex_pairs;
   bool mean;
-  bool force_exact;
+  FirstStage first_stage;
   bool untouched_done;     // targets without contributions are final already
   int64_t ignored_target;
 };
@@ -73,7 +74,11 @@ struct RowsKernels {
   void (*run_range)(const RowsJob<T, Position>&, const RowsRange&, const RowsScratch&);
   // Returns how many columns it left in scratch.flagged for the exact fallback.
   int64_t (*merge)(const RowsJob<T, Position>&, const SplitSegment&, const RowsScratch&);
-  // For the exact fallback of 16- and 32-bit floats: adds positions [first, last) to the bins [BinnedSum::kBins, columns] and
+  // For the exact fallback of 16- and 32-bit floats, in round-to-nearest mode: sums `columns` of positions [first, last) in
+  // pairs of doubles, stores what is proven and returns how many columns it leaves, at the front of `columns`.
+  int64_t (*sum_in_pairs)(const RowsJob<T, Position>&, int64_t first, int64_t last, int64_t target, int32_t* columns,
+                          int64_t count);
+  // Behind that: adds positions [first, last) to the bins [BinnedSum::kBins, columns] and
   // flags [columns] of `columns` columns from `column` of the tile on.
   void (*add_to_bins)(const RowsJob<T, Position>&, int64_t first, int64_t last, int64_t column, int64_t columns, int64_t* bins,
                       uint32_t* flags);

@@ -217,11 +217,11 @@ class RowSums {
     T* const to = job_.out + target_ * job_.inner + job_.first_column + column(block);
     const int64_t divisor = job_.mean ? count : 1;
     if (divisor != 1) sum.divide(divisor);
-    const bool by_vector = !job_.force_exact && (divisor == 1 || !std::is_same_v<T, double>);
+    const bool by_vector = job_.first_stage == FirstStage::kFilter && (divisor == 1 || !std::is_same_v<T, double>);
     if (by_vector && sum.store_certified(to)) return;
     for (int lane = static_cast<int>(block * L - column(block)); lane < L; ++lane) {
       T result;
-      if (!job_.force_exact && sum.certify_lane(lane, divisor, &result)) {
+      if (job_.first_stage == FirstStage::kFilter && sum.certify_lane(lane, divisor, &result)) {
         to[lane] = result;
       } else {
         scratch_.flagged[num_flagged_++] = static_cast<int32_t>(column(block) + lane);

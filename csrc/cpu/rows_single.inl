@@ -27,11 +27,11 @@ class SingleColumnSums {
         if (segment != job_.ignored_target) add_rows_to_cell(cell, g.offsets[segment], g.offsets[segment + 1]);
       }
       const FinishJob<T> finish{scratch_.state, 1, 0, job_.self == nullptr ? nullptr : job_.self + base, job_.out + base,
-                                nullptr, 1, job_.force_exact};
+                                nullptr, 1, job_.first_stage};
       const int64_t num_flagged = finish_single_column(finish, 0, segment - base, scratch_.flagged);
       for (int64_t i = 0; i < num_flagged; ++i) {
         const int64_t target = base + scratch_.flagged[i];
-        const int32_t column = 0;
+        int32_t column = 0;
         exact_segment(job_, g.offsets[target], g.offsets[target + 1], target, &column, 1, scratch_.limbs);
       }
     }
@@ -144,7 +144,7 @@ class SingleColumnSums {
     const int64_t divisor = job_.mean ? count : 1;
     if (divisor != 1) sum.divide(divisor);
     T result;  // not in place: the exact fallback still needs `self`
-    if (job_.force_exact || !sum.certify_lane(0, divisor, &result)) return false;
+    if (job_.first_stage != FirstStage::kFilter || !sum.certify_lane(0, divisor, &result)) return false;
     job_.out[target] = result;
     return true;
   }

@@ -8,18 +8,19 @@ from contextlib import contextmanager
 import torch
 
 ALGORITHMS = ["auto", "rows", "bins", "partition", "small", "fixed_point"]
+STAGES = ["filter", "pairs", "superaccumulators"]  # from the cheapest to the last
 
 
-def force(algorithm: str, exact: bool) -> None:
+def force(algorithm: str, stage: str) -> None:
     torch.ops.reprocuda._set_forced_algorithm(algorithm)
-    torch.ops.reprocuda._set_force_exact(exact)
+    torch.ops.reprocuda._set_force_exact(STAGES.index(stage))
 
 
 @contextmanager
-def forced(algorithm: str = "auto", exact: bool = False) -> Iterator[None]:
-    """Inside, `algorithm` serves every problem or refuses it; with `exact` every output takes the exact fallback."""
-    force(algorithm, exact)
+def forced(algorithm: str = "auto", stage: str = "filter") -> Iterator[None]:
+    """Inside, `algorithm` serves every problem or refuses it, and every output enters at `stage`."""
+    force(algorithm, stage)
     try:
         yield
     finally:
-        force("auto", False)
+        force("auto", "filter")

@@ -7,7 +7,7 @@ import torch
 
 import reprocuda
 from tests.operators.bits import assert_same_bits, threads
-from tests.operators.forcing import ALGORITHMS, forced
+from tests.operators.forcing import ALGORITHMS, STAGES, forced
 from tests.operators.table import CASES
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64]
@@ -56,16 +56,16 @@ def test_algorithm_does_not_matter(case, dtype):
     want = case.sum(reprocuda, inputs)
     served = []
     for algorithm in ALGORITHMS:
-        for exact in (False, True):
-            with forced(algorithm, exact):
+        for stage in STAGES:
+            with forced(algorithm, stage):
                 try:
                     got = case.sum(reprocuda, inputs)
                 except RuntimeError as refused:
                     assert algorithm != "auto" and re.search("algorithm|bins", str(refused)), refused
                     continue
-            assert_same_bits(got, want, f"{case.name} by {algorithm}, exact={exact}")
-            served.append((algorithm, exact))
-    assert {("auto", False), ("auto", True), ("rows", False), ("bins", True)} <= set(served), served
+            assert_same_bits(got, want, f"{case.name} by {algorithm} from {stage}")
+            served.append((algorithm, stage))
+    assert {(algorithm, stage) for algorithm in ("auto", "rows", "bins") for stage in STAGES} <= set(served), served
 
 
 def test_an_unknown_algorithm_is_refused():

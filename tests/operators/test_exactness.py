@@ -8,7 +8,7 @@ import reprocuda
 from tests import oracle
 from tests.numerics.generators import KINDS, matrix
 from tests.operators.bits import DTYPES, from_numpy_bits, to_numpy_bits
-from tests.operators.forcing import forced
+from tests.operators.forcing import STAGES, forced
 from tests.operators.table import TORCH
 
 pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
@@ -89,30 +89,35 @@ def test_sums_into_a_target(dtype, features):
         assert_exact(operator(), want, f"{name} {dtype}")
 
 
+@pytest.mark.parametrize("stage", STAGES[1:])
+@pytest.mark.parametrize("features", [1, FEATURES, 50])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_exact_fallback(dtype):
-    before, rows, index = laid_out(dtype, seed=3, features=FEATURES)
+def test_the_exact_fallback(dtype, features, stage):
+    """Alone, and in 50 columns as runs of several vectors with a rest."""
+    before, rows, index = laid_out(dtype, seed=3, features=features)
     want = expected(before, rows, index, dtype)
-    with forced(exact=True):
+    with forced(stage=stage):
         for name, operator in operators(before, rows, index, DTYPES[dtype]):
-            assert_exact(operator(), want, f"{name} {dtype}, exact")
+            assert_exact(operator(), want, f"{name} {dtype} from {stage}")
 
 
+@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_sums_without_a_target(dtype):
+def test_sums_without_a_target(dtype, stage):
     """segment_sum, and the gradient of an embedding with and without division by the count."""
     before, rows, index = laid_out(dtype, seed=4, features=FEATURES)
     targets = len(before)
     s, i = from_numpy_bits(rows, DTYPES[dtype]), torch.from_numpy(index)
     plan = reprocuda.SegmentPlan.from_index(i, targets)
     want = expected(None, rows, index, dtype, targets=targets)
-    assert_exact(reprocuda.segment_sum(s, plan), want, "segment_sum")
-    assert_exact(reprocuda.segment_sum(s[plan.permutation], plan.offsets), want, "segment_sum of offsets")
     want_mean = expected(None, rows, index, dtype, targets=targets, mean=True)
-    for scale, wanted in ((False, want), (True, want_mean)):
-        weight = torch.zeros(targets, FEATURES, dtype=DTYPES[dtype], requires_grad=True)
-        reprocuda.embedding(i, weight, scale_grad_by_freq=scale).backward(s)
-        assert_exact(weight.grad, wanted, f"embedding scale_grad_by_freq={scale}")
+    with forced(stage=stage):
+        assert_exact(reprocuda.segment_sum(s, plan), want, "segment_sum")
+        assert_exact(reprocuda.segment_sum(s[plan.permutation], plan.offsets), want, "segment_sum of offsets")
+        for scale, wanted in ((False, want), (True, want_mean)):
+            weight = torch.zeros(targets, FEATURES, dtype=DTYPES[dtype], requires_grad=True)
+            reprocuda.embedding(i, weight, scale_grad_by_freq=scale).backward(s)
+            assert_exact(weight.grad, wanted, f"embedding scale_grad_by_freq={scale}")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -137,16 +142,18 @@ def test_gradients_of_reading(dtype):
             assert_exact(w.grad, want, f"{name} {dtype}")
 
 
+@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("alpha", [-0.1, 3, 1e-3])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_alpha_multiplies_exactly(dtype, alpha):
+def test_alpha_multiplies_exactly(dtype, alpha, stage):
     before, rows, index = laid_out(dtype, seed=5, features=FEATURES)
     rounded = float(alpha) if dtype == "float64" else float(np.float32(alpha))
     want = expected(before, rows, index, dtype, weights=rounded)
     x, s, i = (from_numpy_bits(before, DTYPES[dtype]), from_numpy_bits(rows, DTYPES[dtype]), torch.from_numpy(index))
-    assert_exact(reprocuda.index_add(x, 0, i, s, alpha=alpha), want, f"alpha={alpha}")
     plan = reprocuda.SegmentPlan.from_index(i, len(x))
-    assert_exact(reprocuda.index_add(x, 0, plan, s, alpha=alpha), want, f"alpha={alpha} planned")
+    with forced(stage=stage):
+        assert_exact(reprocuda.index_add(x, 0, i, s, alpha=alpha), want, f"alpha={alpha}")
+        assert_exact(reprocuda.index_add(x, 0, plan, s, alpha=alpha), want, f"alpha={alpha} planned")
 
 
 @pytest.mark.parametrize("real", ["float16", "float32", "float64"])
@@ -159,8 +166,9 @@ def test_complex_numbers_are_pairs(real):
     assert_exact(torch.view_as_real(got).reshape(len(before), FEATURES), want, f"complex of {real}")
 
 
+@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_complex_alpha_is_two_real_products(dtype):
+def test_complex_alpha_is_two_real_products(dtype, stage):
     before, rows, index = laid_out(dtype, seed=7, features=2)
     alpha = complex(-0.3, 1.7)
     real, imag = (
@@ -171,12 +179,14 @@ def test_complex_alpha_is_two_real_products(dtype):
     weights = np.concatenate([np.tile([real, real], (len(rows), 1)), np.tile([-imag, imag], (len(rows), 1))])
     want = expected(before, parts, np.concatenate([index, index]), dtype, weights=weights.reshape(-1))
     as_complex = lambda bits: torch.view_as_complex(from_numpy_bits(np.ascontiguousarray(bits), DTYPES[dtype]))  # noqa: E731
-    got = reprocuda.index_add(as_complex(before), 0, torch.from_numpy(index), as_complex(rows), alpha=alpha)
+    with forced(stage=stage):
+        got = reprocuda.index_add(as_complex(before), 0, torch.from_numpy(index), as_complex(rows), alpha=alpha)
     assert_exact(torch.view_as_real(got), want, "complex alpha")
 
 
+@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_long_segments(dtype):
+def test_long_segments(dtype, stage):
     """One output with most of the rows, as a frequent token gives."""
     rows = numbers(dtype, seed=8, outputs=4000, terms=5).reshape(-1, 1)
     rng = np.random.default_rng(8)
@@ -185,7 +195,8 @@ def test_long_segments(dtype):
     rows, index = rows[finite], index[finite]
     want = expected(None, rows, index, dtype, targets=50)
     plan = reprocuda.SegmentPlan.from_index(torch.from_numpy(index), 50)
-    assert_exact(reprocuda.segment_sum(from_numpy_bits(rows, DTYPES[dtype]), plan), want, "a long segment")
+    with forced(stage=stage):
+        assert_exact(reprocuda.segment_sum(from_numpy_bits(rows, DTYPES[dtype]), plan), want, "a long segment")
 
 
 def test_the_oracle_tells_wrong_sums():

@@ -7,19 +7,19 @@ import torch
 import reprocuda
 from tests import oracle
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
-from tests.operators.forcing import ALGORITHMS, forced
+from tests.operators.forcing import ALGORITHMS, STAGES, forced
 
 INF, NAN = float("inf"), float("nan")
 CANONICAL_NAN = {"float16": 0x7E00, "bfloat16": 0x7FC0, "float32": 0x7FC00000, "float64": 0x7FF8000000000000}
 
 
 def every_way(run):
-    """Results of `run` by each algorithm that serves it, with and without the exact fallback."""
+    """Results of `run` by each algorithm that serves it, entered at each stage."""
     for algorithm in ALGORITHMS:
-        for exact in (False, True):
-            with forced(algorithm, exact):
+        for stage in STAGES:
+            with forced(algorithm, stage):
                 try:
-                    yield f"{algorithm}, exact={exact}", run()
+                    yield f"{algorithm} from {stage}", run()
                 except RuntimeError as refused:
                     assert algorithm != "auto", refused
 
