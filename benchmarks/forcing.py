@@ -20,7 +20,7 @@ def _set(algorithm: str, stage: str) -> None:
 
 @contextmanager
 def forced(algorithm: str = "auto", stage: str = "filter") -> Iterator[None]:
-    """Inside, `algorithm` serves every problem and every output enters at `stage`; CUDA has only one behind the filter."""
+    """Inside, `algorithm` serves every problem and every output enters at `stage`; on CUDA the last two are one."""
     _set(algorithm, stage)
     try:
         yield
