@@ -7,11 +7,13 @@
 #include <mutex>
 
 #include "../ops/embedding.h"
+#include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
 #include "../ops/index_put.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
+#include "fingerprint.h"
 #include "linearize.h"
 
 namespace reprocuda {
@@ -92,6 +94,10 @@ struct CudaBackend {
     return kNoneKnown;
   }
 
+  static void fingerprint(const FingerprintProblem& problem, int64_t* digest, const Tensor& x) {
+    cuda::fingerprint(problem, digest, DeviceCall(x).context());
+  }
+
   static int64_t first_out_of_range(const Tensor&, int64_t, int64_t) { return kNoneKnown; }
 
   static int64_t build_plan(const Tensor& index, int64_t num_targets, int64_t* permutation, int64_t* offsets) {
@@ -125,6 +131,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_index_put<CudaBackend>(library);
   register_embedding<CudaBackend>(library);
   register_segment<CudaBackend>(library);
+  register_fingerprint<CudaBackend>(library);
 }
 
 }  // namespace

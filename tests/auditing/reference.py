@@ -55,6 +55,16 @@ def row_hash(words: list[int], r: int) -> int:
     return total & MASK
 
 
+def header(dtype_number: int, shape: tuple[int, ...]) -> tuple[int, int]:
+    lanes = []
+    for multiplier in MULTIPLIERS:
+        lane = multiplier
+        for value in (dtype_number, len(shape), *shape):
+            lane = mix64((lane ^ value) + multiplier & MASK)
+        lanes.append(lane)
+    return lanes[0], lanes[1]
+
+
 def digest(data: bytes, dtype_number: int, shape: tuple[int, ...]) -> tuple[int, int]:
     """Of the elements' bytes in row-major order."""
     data += bytes(-len(data) % 2048)
@@ -66,10 +76,7 @@ def digest(data: bytes, dtype_number: int, shape: tuple[int, ...]) -> tuple[int,
             block = words[256 * b : 256 * (b + 1)]
             first, second = (row_hash(block, 2 * lane + k) for k in (0, 1))
             total += mix64(mix64((first + (b + 1) * multiplier) & MASK) + second & MASK)
-        header = multiplier
-        for value in (dtype_number, len(shape), *shape):
-            header = mix64((header ^ value) + multiplier & MASK)
-        result.append(mix64(header + total & MASK))
+        result.append(mix64(header(dtype_number, shape)[lane] + total & MASK))
     return result[0], result[1]
 
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/accumulate.h"
+#include "cuda/fingerprint.h"
 #include "cuda/linearize.h"
 #include "emulation/api.h"
 #include "emulation/guarded_memory.h"
@@ -288,6 +289,25 @@ py::array_t<int64_t> linearize(const std::vector<Array>& indices, const std::vec
   return py::array_t<int64_t>(problem.num_elements, problem.keys);
 }
 
+// Of the elements of `memory` from `first` on, along strides in elements.
+py::tuple fingerprint(const Array& memory, int64_t first, const std::vector<int64_t>& sizes,
+                      const std::vector<int64_t>& strides, std::tuple<uint64_t, uint64_t> header, int num_sms) {
+  Device device(num_sms, 80);
+  FingerprintProblem problem;
+  problem.element_bytes = static_cast<int>(memory.itemsize());
+  problem.is_bool = memory.dtype().kind() == 'b';
+  problem.data = static_cast<const char*>(device.upload(memory)) + first * memory.itemsize();
+  problem.ndim = static_cast<int>(sizes.size());
+  std::copy(sizes.begin(), sizes.end(), problem.sizes);
+  std::copy(strides.begin(), strides.end(), problem.strides);
+  for (const int64_t size : sizes) problem.num_elements *= size;
+  problem.header = {{std::get<0>(header), std::get<1>(header)}};
+  auto* digest = static_cast<int64_t*>(device.unwritten(16, 8));
+  cuda::fingerprint(problem, digest, device.context());
+  device.check_guards();
+  return py::make_tuple(static_cast<uint64_t>(digest[0]), static_cast<uint64_t>(digest[1]));
+}
+
 }  // namespace
 
 void bind_accumulation(py::module_& module) {
@@ -296,6 +316,8 @@ void bind_accumulation(py::module_& module) {
   module.def("build_plan", &build_plan, py::arg("index"), py::arg("num_targets"), py::arg("num_sms") = 2);
   module.def("linearize", &linearize, py::arg("indices"), py::arg("strides"), py::arg("dim_sizes"), py::arg("multipliers"),
              py::arg("sizes"));
+  module.def("fingerprint", &fingerprint, py::arg("memory"), py::arg("first"), py::arg("sizes"), py::arg("strides"),
+             py::arg("header"), py::arg("num_sms") = 2);
 }
 
 }  // namespace reprocuda::testing
