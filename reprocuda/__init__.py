@@ -2,9 +2,13 @@
 
 import importlib
 
-from . import compiled  # noqa: F401 - registers what torch.compile needs of the operators
+from . import (
+    compiled,  # noqa: F401 - registers what torch.compile needs of the operators
+    data,
+)
 from ._library import build_info
 from .checks import check_indices
+from .data import seed_worker
 from .flags import ReproducibilityWarning
 from .functional import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
 from .modes import Reproducible, deterministic, reproducible
@@ -26,6 +30,7 @@ __all__ = [
     "Status",
     "build_info",
     "check_indices",
+    "data",
     "deterministic",
     "disable",
     "embedding",
@@ -45,6 +50,7 @@ __all__ = [
     "scatter_add",
     "scatter_add_",
     "seed_everything",
+    "seed_worker",
     "segment_sum",
     "set_rng_state",
     "status",

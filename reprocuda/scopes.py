@@ -106,6 +106,18 @@ def _leave(scope: _Scope) -> None:
             stance.leave()
 
 
+def open_now() -> tuple[tuple[tuple[str, ...], str, bool], ...]:
+    """What is enabled at this moment, for a process to come: (names of operators, device, strict)."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    with _lock:
+        for operator in select(None):
+            for device in DEVICES:
+                switch = installed.switch(operator.overrides, device)
+                if switch.on:
+                    found.setdefault((device, switch.strict > 0), []).append(operator.name)
+    return tuple((tuple(names), device, strict) for (device, strict), names in found.items())
+
+
 def _warn_once() -> None:
     global _warned
     if not _warned:

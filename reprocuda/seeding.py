@@ -153,6 +153,18 @@ def seed_everything(seed: int = 42, rank: int | str | None = None, *, same_on_al
     return seeds
 
 
+def seeded() -> tuple[int, int, bool] | None:
+    """What `seed_everything` was given: seed, rank, and whether all ranks are alike."""
+    return None if _latest is None else (_latest.seed, _latest.rank, _all_ranks_alike)
+
+
+def set_seeded(what: tuple[int, int, bool] | None) -> None:
+    """Notes what another process or another time was seeded with; no generator changes."""
+    global _latest, _all_ranks_alike
+    seed, rank, _all_ranks_alike = what or (0, 0, False)
+    _latest = None if what is None else _seeds(seed, rank)
+
+
 def shared_seed() -> int:
     """The seed that all ranks have in common: the latest `seed_everything`'s, or torch's where that was seeded since.
 
@@ -217,7 +229,7 @@ def rng_state() -> dict[str, Any]:
         "torch": torch.get_rng_state(),
         "torch_seed": torch.initial_seed(),
         "cuda": cuda,
-        "seeded": None if _latest is None else (_latest.seed, _latest.rank, _all_ranks_alike),
+        "seeded": seeded(),
     }
 
 
@@ -251,17 +263,12 @@ def set_rng_state(state: Mapping[str, Any]) -> None:
 
 
 def _set(state: Mapping[str, Any]) -> None:
-    global _latest, _all_ranks_alike
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     np.random.set_state(_unpickled(state["numpy"]))
     torch.set_rng_state(state["torch"].cpu())
     _set_cuda(state["cuda"], state["torch_seed"])
-    if state["seeded"] is None:
-        _latest, _all_ranks_alike = None, False
-    else:
-        seed, rank, _all_ranks_alike = state["seeded"]
-        _latest = _seeds(seed, rank)
+    set_seeded(state["seeded"])
 
 
 def _set_cuda(states: list[torch.Tensor] | None, seed: int) -> None:
