@@ -33,6 +33,7 @@ __all__ = [
     "data",
     "deterministic",
     "disable",
+    "doctor",
     "embedding",
     "enable",
     "enabled",
@@ -59,7 +60,7 @@ __all__ = [
 
 # What costs an import that not everybody needs: each name, and the module that has it (a module of that very name is
 # itself the value). Loaded when first asked for.
-_LAZY: dict[str, str] = {}
+_LAZY: dict[str, str] = {"doctor": "inspection.doctor"}
 
 
 def __getattr__(name: str) -> object:

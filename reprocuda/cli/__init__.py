@@ -14,7 +14,7 @@ import sys
 
 from .output import UsageError
 
-COMMANDS = ("status", "bench")
+COMMANDS = ("doctor", "status", "bench")
 
 
 def build_parser() -> argparse.ArgumentParser:
