@@ -21,7 +21,9 @@ def wanted_requirements(torch_requirement: str) -> list[str]:
     settings = tomllib.loads(PYPROJECT.read_text())
     project = settings["project"]
     groups = [settings["build-system"]["requires"], project["dependencies"], *project["optional-dependencies"].values()]
-    return [torch_requirement, *sorted({requirement for group in groups for requirement in group})]
+    own = f"{project['name']}["  # an extra that names others, which are here anyway
+    wanted = {requirement for group in groups for requirement in group if not requirement.startswith(own)}
+    return [torch_requirement, *sorted(wanted)]
 
 
 def main() -> None:

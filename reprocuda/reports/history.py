@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import io
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,11 @@ from typing import Any
 
 import torch
 
+from ..auditing.fingerprint import Digests
+from ..overrides import DEVICES
+
 _FORMAT = "reprocuda history 1"
+_DIGEST = "reprocuda fingerprint 1"
 _READ_TOGETHER = 256  # losses: one copy from the device for so many
 
 
@@ -77,6 +81,10 @@ class History:
         self._next = 0
         self._positions: dict[tuple[int, torch.device], torch.Tensor] = {}
         self.final: dict[str, torch.Tensor] = {}
+
+    def watch(self, model: torch.nn.Module) -> None:
+        """From now on, records this model's weights."""
+        self._model = model
 
     @property
     def length(self) -> int:
@@ -165,7 +173,7 @@ class History:
             groups.setdefault(weight.dtype, []).append(self._sampled(weight, tensor))
         # One tensor a dtype, so that few copies cross to the host.
         samples = {dtype: _to_host(parts) for dtype, parts in groups.items()}
-        self.kept_steps.append(KeptStep(step, _digests(tensors.values()), samples))
+        self.kept_steps.append(KeptStep(step, _fingerprints(tensors.values()), samples))
         while len(self.kept_steps) > 2 and len(self.kept_steps) * self._bytes_a_step() > self._memory:
             self.kept_steps = self.kept_steps[::2]
             self._every *= 2
@@ -268,7 +276,10 @@ class History:
         path = Path(path)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
         try:
-            torch.save(self.state_dict(), unfinished)
+            # By way of memory: torch.save writes a file's name into it, and equal histories are to be equal files.
+            content = io.BytesIO()
+            torch.save(self.state_dict(), content)
+            unfinished.write_bytes(content.getbuffer())
             os.replace(unfinished, path)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -314,17 +325,9 @@ def _to_host(parts: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat(flat).to("cpu", copy=True).view(parts[0].dtype)
 
 
-_DIGEST = "blake2b-128 of dtype, shape and bytes"
-
-
-def _digests(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+def _fingerprints(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
     """[weights, 2] int64"""
-    rows = []
+    digests = Digests()
     for tensor in tensors:
-        host = tensor.detach().cpu().contiguous()
-        digest = hashlib.blake2b(f"{host.dtype} {tuple(host.shape)}".encode(), digest_size=16)
-        if host.numel():
-            digest.update(host.reshape(-1).view(torch.uint8).numpy())
-        bits = digest.digest()
-        rows.append([int.from_bytes(half, "little", signed=True) for half in (bits[:8], bits[8:])])
-    return torch.tensor(rows, dtype=torch.int64)
+        digests.append(tensor if tensor.device.type in DEVICES else tensor.cpu())
+    return torch.from_numpy(digests.take().view("int64"))

@@ -39,10 +39,12 @@ def test_two_equal_runs_are_identical_and_the_file_keeps_all_of_it(tmp_path):
     assert compare(a, b).identical and compare(a, b).final.identical
     b.save(tmp_path / "b")
     loaded = History.load(tmp_path / "b")
+    a.save(tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     found = compare(a, loaded)
     assert found.identical and [point.step for point in found.loss] == [0, 1, 2, 3, 4]
     assert set(found.weights) >= {"0.weight", "1.running_mean", "1.num_batches_tracked", "2.bias"}
-    assert list(tmp_path.iterdir()) == [tmp_path / "b"]
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
 @pytest.mark.parametrize("samples", [4, 64, None])

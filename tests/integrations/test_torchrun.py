@@ -1,0 +1,29 @@
+"""torchrun: two launches of two processes give the same weights, and each rank draws its own numbers."""
+
+import pytest
+
+from reprocuda.reports.divergence import compare
+from reprocuda.reports.history import History
+
+
+@pytest.fixture(scope="module")
+def folders(start):
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    script = start("torchrun_run.py", launcher=launcher)
+    script.wait()
+    return script.folders
+
+
+def test_two_launches_give_the_same_weights(folders):
+    hashes = {(folder / f"sha{rank}").read_text() for folder in folders for rank in (0, 1)}
+    assert len(hashes) == 1
+    for rank in (0, 1):
+        a, b = (History.load(folder / f"history{rank}") for folder in folders)
+        assert compare(a, b).identical and len(a.losses) == 8
+
+
+def test_ranks_draw_their_own_numbers_and_repeat_them(folders):
+    drawn = [[(folder / f"drawn{rank}").read_text() for rank in (0, 1)] for folder in folders]
+    assert drawn[0] == drawn[1] and drawn[0][0] != drawn[0][1]
+    losses = [History.load(folders[0] / f"history{rank}").losses for rank in (0, 1)]
+    assert losses[0] != losses[1]
