@@ -16,17 +16,18 @@ void RaceDetector::start_launch(uint64_t num_blocks, bool enabled) {
   any_fence_ = false;
   published_.clear();
   if (!enabled || num_blocks > kMaxBlocks) return;
-  fences_.assign(num_blocks, 0);
+  fences_.assign(num_blocks, {});
   seen_.assign(num_blocks, Knowledge(num_blocks, 0));
   heard_.assign(num_blocks, Knowledge(num_blocks, 0));
 }
 
-void RaceDetector::fence(uint32_t block) {
+void RaceDetector::fence(const BlockClock& clock, uint32_t thread) {
   if (!enabled_ || num_blocks_ > kMaxBlocks) return;
   any_fence_ = true;
-  ++fences_[block];
+  const uint32_t block = clock.block();
+  fences_[block].push_back({thread / kWarpSize, clock.epoch()});
   learn(seen_[block], heard_[block]);
-  seen_[block][block] = fences_[block];
+  seen_[block][block] = static_cast<uint32_t>(fences_[block].size());
 }
 
 // Takes up what earlier atomics here published, and publishes what this block has seen.
@@ -62,7 +63,7 @@ void RaceDetector::access(uintptr_t address, size_t bytes, AccessKind kind, uint
   const BlockClock& clock = block.clock();
   const uint32_t thread = current_thread->linear;
   const uint32_t generation = shared ? clock.generation() : launch_generation_;
-  const uint32_t block_clock = num_blocks_ > kMaxBlocks ? 0 : fences_[clock.block()] + 1;
+  const uint32_t block_clock = num_blocks_ > kMaxBlocks ? 0 : static_cast<uint32_t>(fences_[clock.block()].size());
   const Access now{clock.block(), thread, clock.epoch(), clock.lane_clock(thread), block_clock,
                    static_cast<uint32_t>(code - block.job().module_base), kind >= AccessKind::kAtomicRead};
   const auto visit = [&](Cell& cell, uintptr_t where, bool own) {
@@ -95,7 +96,14 @@ void RaceDetector::access(uintptr_t address, size_t bytes, AccessKind kind, uint
 }
 
 bool RaceDetector::ordered(const Access& before, const Access& now) const {
-  if (before.block != now.block) return seen_[now.block][before.block] >= before.block_clock;
+  if (before.block != now.block) {
+    // Some fence since then, of those that this block knows of, must come after the access in its own block.
+    for (uint32_t f = seen_[now.block][before.block]; f > before.block_clock; --f) {
+      const Fence& fence = fences_[before.block][f - 1];
+      if (before.epoch < fence.epoch || before.thread / kWarpSize == fence.warp) return true;
+    }
+    return false;
+  }
   if (before.thread == now.thread || before.epoch < now.epoch) return true;
   if (before.thread / kWarpSize != now.thread / kWarpSize) return false;
   return Block::current().clock().seen(now.thread, before.thread) >= before.lane_clock;

@@ -7,9 +7,11 @@
 // Two accesses to one byte, at least one of them a write, not both atomic, must be ordered:
 //   - in one block, by a __syncthreads between them, or, in one warp, by collectives that name both lanes;
 //   - across blocks, by a __threadfence after the first, then an atomic of that block, then an atomic on the same address by
-//     the other block, then a __threadfence there: relaxed atomics between fences, in PTX's words.
+//     the other block, then a __threadfence there: relaxed atomics between fences, in PTX's words. The first fence stands
+//     for all that is ordered before it: accesses of its own warp, and those of its block before the last __syncthreads.
 // A volatile access counts as a relaxed atomic, as in PTX: never torn, but it orders nothing.
-// Best effort: a fence counts for its whole block, and of many readers only the last two are remembered.
+// Best effort: the second fence counts for its whole block, the first for its whole warp, and of many readers only the last
+// two are remembered.
 #pragma once
 
 #include <cstddef>
@@ -97,7 +99,7 @@ class RaceDetector {
   bool enabled() const { return enabled_; }
 
   void access(uintptr_t address, size_t bytes, AccessKind kind, uintptr_t code);
-  void fence(uint32_t block);
+  void fence(const BlockClock& clock, uint32_t thread);
   void atomic(uintptr_t address, uint32_t block);
 
   uint32_t new_generation() { return ++generations_; }
@@ -109,7 +111,7 @@ class RaceDetector {
     uint32_t thread = kNobody;
     uint32_t epoch = 0;
     uint32_t lane_clock = 0;
-    uint32_t block_clock = 0;
+    uint32_t block_clock = 0;  // fences that its block had passed
     uint32_t code = 0;  // offset of the instruction in its module
     bool atomic = false;
   };
@@ -122,6 +124,11 @@ class RaceDetector {
   struct Page {
     Cell words[kPageBytes / kWordBytes];
     std::unique_ptr<Cell[]> bytes;  // once something smaller than a word was touched
+  };
+
+  struct Fence {
+    uint32_t warp;
+    uint32_t epoch;
   };
 
   using Knowledge = std::vector<uint32_t>;  // [of block]: how many of its fences one knows of
@@ -140,7 +147,7 @@ class RaceDetector {
   uint32_t launch_generation_ = 0;
   uint64_t num_blocks_ = 0;
   bool any_fence_ = false;
-  std::vector<uint32_t> fences_;             // [block]: how many it has passed
+  std::vector<std::vector<Fence>> fences_;   // [block]: those it has passed
   std::vector<Knowledge> seen_;              // [block]
   std::vector<Knowledge> heard_;             // [block] by its atomics, to be seen after its next fence
   std::unordered_map<uintptr_t, Knowledge> published_;  // by address of an atomic

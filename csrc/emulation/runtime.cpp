@@ -27,7 +27,7 @@ void yield(Location where) {
 
 void fence(Location where) {
   const Untracked scope;
-  RaceDetector::instance().fence(Block::current().clock().block());
+  RaceDetector::instance().fence(Block::current().clock(), current_thread->linear);
   Block::current().yield(where);
 }
 

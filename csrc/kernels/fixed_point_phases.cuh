@@ -4,7 +4,7 @@
 // Guarantee: no deadlock, however few blocks are resident and in whatever order they start. Why: numbers are handed out in
 // order, so every item before the one that waits belongs to a block that is running; the unfinished item with the lowest
 // number waits for nobody. What an item wrote is visible to every item that waited for it.
-// Cost: one atomic and two barriers an item, one polled word while waiting.
+// Cost: two atomics and two barriers an item, one polled word while waiting.
 #pragma once
 
 #include "device.cuh"
@@ -21,10 +21,10 @@ class Phases {
  public:
   explicit __device__ Phases(PhaseCounters* counters) : counters_(counters) {}
 
-  // The next item, the same for the whole block. Every thread calls it.
+  // The next item, the same for the whole block. Every thread calls it, and finish() before it calls it again: that barrier
+  // keeps an item until all have read it.
   __device__ int64_t take() {
     __shared__ int64_t item;
-    __syncthreads();
     if (threadIdx.x == 0) item = static_cast<int64_t>(atomicAdd(&counters_->taken, 1ull));
     __syncthreads();
     return item;
@@ -39,10 +39,13 @@ class Phases {
     __syncthreads();
   }
 
+  // After the barrier, the fence of one thread stands for what the whole block wrote.
   __device__ void finish() {
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) atomicAdd(&counters_->finished, 1ull);
+    if (threadIdx.x == 0) {
+      __threadfence();
+      atomicAdd(&counters_->finished, 1ull);
+    }
   }
 
  private:

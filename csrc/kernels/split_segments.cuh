@@ -131,7 +131,8 @@ __global__ void __launch_bounds__(kSegmentThreads)
       for (int c = 0; c < kColumns; ++c) merged[c][thread].merge(merged[c][thread + half * lanes]);
     }
   }
-  __syncthreads();
+  // No barrier: a thread of the first walker reads what it has merged itself; `flagged` was cleared before the loop's first.
+  static_assert(kSegmentThreads > 32, "several walkers, so that the loop has barriers");
 
   const int64_t row_place = (slice.first_target + target) * problem.inner;
   T* out = static_cast<T*>(problem.out) + row_place;
@@ -198,10 +199,10 @@ __global__ void __launch_bounds__(kSegmentThreads)
     }
     if (num_helpers == 1) return;
 
-    // Each thread makes its limbs visible before the block counts as arrived.
-    __threadfence();
-    __syncthreads();
+    // The block's limbs were written before the loop's last barrier: the fence of one thread makes them visible before the
+    // block counts as arrived.
     if (thread == 0) {
+      __threadfence();
       unsigned* arrivals = problem.arrivals + (first_unit + 1) * problem.num_slices + slice_index;
       is_last = atomicAdd(arrivals, 1u) == static_cast<unsigned>(num_helpers) - 1;
       __threadfence();

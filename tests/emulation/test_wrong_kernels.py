@@ -51,10 +51,10 @@ def test_a_missing_barrier_is_a_race_under_every_schedule(name, outputs):
     assert all("a race on shared memory" in message for message in found)
 
 
-@pytest.mark.parametrize("place", ["before", "after"])
-def test_a_missing_fence_is_a_race_on_global_memory(place):
+@pytest.mark.parametrize("what", ["fence_before", "fence_after", "barrier"])
+def test_a_missing_fence_or_barrier_is_a_race_on_global_memory(what):
     assert failures("last_block_sums", 6) == []
-    found = failures(f"last_block_sums_without_fence_{place}", 6)
+    found = failures(f"last_block_sums_without_{what}", 6)
     assert len(found) == len(SEEDS)
     assert all("a race on global memory" in message for message in found)
 

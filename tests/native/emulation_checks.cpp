@@ -95,13 +95,14 @@ __global__ void past_dynamic_shared_memory(const float*, int, float* out) {
   if (threadIdx.x == 0) out[0] = memory[3];
 }
 
-// The last block to arrive adds up what all have left. Without the first fence it may find nothing there, without the
-// second it may have looked before it knew that it was the last.
-template <bool kFenceBefore, bool kFenceAfter>
+// The last block to arrive adds up what all have left. Without the first fence it may find nothing there, nor without the barrier
+// that puts the fence behind another thread's write; without the second it may have looked before it knew that it was the last.
+template <bool kBarrier, bool kFenceBefore, bool kFenceAfter>
 __global__ void last_block_sums(const float* x, int, float* out) {  // out [2 + gridDim.x], starts as 0: sum, count, partials
   __shared__ bool is_last;
+  if (threadIdx.x == kBlock - 1) out[2 + blockIdx.x] = x[blockIdx.x];
+  if (kBarrier) __syncthreads();
   if (threadIdx.x == 0) {
-    out[2 + blockIdx.x] = x[blockIdx.x];
     if (kFenceBefore) __threadfence();
     is_last = atomicAdd(reinterpret_cast<unsigned*>(out + 1), 1u) == gridDim.x - 1;
     if (kFenceAfter) __threadfence();
@@ -177,9 +178,10 @@ const std::map<std::string, SmallKernel> kKernels = {
     {"shuffle_from_outside_the_mask", shuffle_from_outside_the_mask},
     {"unwritten_shared_memory", unwritten_shared_memory},
     {"past_dynamic_shared_memory", past_dynamic_shared_memory},
-    {"last_block_sums", last_block_sums<true, true>},
-    {"last_block_sums_without_fence_before", last_block_sums<false, true>},
-    {"last_block_sums_without_fence_after", last_block_sums<true, false>},
+    {"last_block_sums", last_block_sums<true, true, true>},
+    {"last_block_sums_without_barrier", last_block_sums<false, true, true>},
+    {"last_block_sums_without_fence_before", last_block_sums<true, false, true>},
+    {"last_block_sums_without_fence_after", last_block_sums<true, true, false>},
     {"waits_for_ever", waits_for_ever},
     {"loops_for_ever", loops_for_ever},
     {"divides_by_zero", divides_by_zero},
