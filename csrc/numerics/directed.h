@@ -1,8 +1,8 @@
 // Directed fp64 arithmetic: the largest double not above, or the smallest not below, the exact result, signed zeros as in
 // IEEE 754 (an exact zero sum of unlike terms is -0 rounding down and +0 rounding up).
 //
-// On a device these are single instructions. Elsewhere add_* needs the round-to-nearest mode with FTZ and DAZ off;
-// mul_* and div_* are integer arithmetic and depend on no mode.
+// On a device these are single instructions. Elsewhere addition needs the round-to-nearest mode with FTZ and DAZ off;
+// division is integer arithmetic and depends on no mode.
 #pragma once
 
 #include "rounding.h"
@@ -38,17 +38,6 @@ REPROCUDA_HD Decoded decode_normalized(double value) {
   return {parts.significand << shift, parts.exponent - shift};
 }
 
-template <Rounding kRounding>
-REPROCUDA_HD double multiply(double a, double b) {
-  if (!is_ordinary(a) || !is_ordinary(b)) return a * b;
-  const Decoded x = decode_normalized(a);
-  const Decoded y = decode_normalized(b);
-  uint64_t high = 0;
-  uint64_t low = 0;
-  multiply_wide(x.significand, y.significand, &high, &low);
-  return round_scaled<double, kRounding>(is_negative(a) != is_negative(b), high, x.exponent + y.exponent + 64, low != 0);
-}
-
 #ifndef __CUDA_ARCH__
 template <Rounding kRounding>
 inline double divide(double a, double b) {
@@ -67,51 +56,22 @@ inline double divide(double a, double b) {
 
 }  // namespace detail
 
-REPROCUDA_HD double add_rd(double a, double b) {
+// kRounding is kDown or kUp.
+template <Rounding kRounding>
+REPROCUDA_HD double directed_add(double a, double b) {
 #ifdef __CUDA_ARCH__
-  return __dadd_rd(a, b);
+  return kRounding == Rounding::kDown ? __dadd_rd(a, b) : __dadd_ru(a, b);
 #else
-  return detail::add_down(a, b);
+  return kRounding == Rounding::kDown ? detail::add_down(a, b) : -detail::add_down(-a, -b);
 #endif
 }
 
-REPROCUDA_HD double add_ru(double a, double b) {
+template <Rounding kRounding>
+REPROCUDA_HD double directed_divide(double a, double b) {
 #ifdef __CUDA_ARCH__
-  return __dadd_ru(a, b);
+  return kRounding == Rounding::kDown ? __ddiv_rd(a, b) : __ddiv_ru(a, b);
 #else
-  return -detail::add_down(-a, -b);
-#endif
-}
-
-REPROCUDA_HD double mul_rd(double a, double b) {
-#ifdef __CUDA_ARCH__
-  return __dmul_rd(a, b);
-#else
-  return detail::multiply<Rounding::kDown>(a, b);
-#endif
-}
-
-REPROCUDA_HD double mul_ru(double a, double b) {
-#ifdef __CUDA_ARCH__
-  return __dmul_ru(a, b);
-#else
-  return detail::multiply<Rounding::kUp>(a, b);
-#endif
-}
-
-REPROCUDA_HD double div_rd(double a, double b) {
-#ifdef __CUDA_ARCH__
-  return __ddiv_rd(a, b);
-#else
-  return detail::divide<Rounding::kDown>(a, b);
-#endif
-}
-
-REPROCUDA_HD double div_ru(double a, double b) {
-#ifdef __CUDA_ARCH__
-  return __ddiv_ru(a, b);
-#else
-  return detail::divide<Rounding::kUp>(a, b);
+  return detail::divide<kRounding>(a, b);
 #endif
 }
 

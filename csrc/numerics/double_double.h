@@ -82,7 +82,9 @@ struct CompensatedSum {
     const TwoSum head = two_sum(sum, error);
     if (!is_usable(head)) return false;
     const double slack = 2.0 * residual;
-    return agree(head.sum + add_rd(head.error, -slack), head.sum + add_ru(head.error, slack), result);
+    const double low = directed_add<Rounding::kDown>(head.error, -slack);
+    const double high = directed_add<Rounding::kUp>(head.error, slack);
+    return agree(head.sum + low, head.sum + high, result);
   }
 
   // The exact sum over the exact count, 1 <= count <= 2^53.
@@ -95,12 +97,19 @@ struct CompensatedSum {
     // A remainder of division is always a double: a multiple of 2^-1074, no larger than divisor * ulp(quotient) / 2.
     const double remainder = fused_multiply_add(-quotient, divisor, head.sum);
     const double slack = 2.0 * residual;
-    const double low = div_rd(add_rd(remainder, add_rd(head.error, -slack)), divisor);
-    const double high = div_ru(add_ru(remainder, add_ru(head.error, slack)), divisor);
+    const double low = correction<Rounding::kDown>(remainder, head.error, -slack, divisor);
+    const double high = correction<Rounding::kUp>(remainder, head.error, slack, divisor);
     return agree(quotient + low, quotient + high, result);
   }
 
  private:
+  // (remainder + error + slack) / divisor, every step in one direction.
+  template <Rounding kRounding>
+  static REPROCUDA_HD double correction(double remainder, double error, double slack, double divisor) {
+    const double end = directed_add<kRounding>(error, slack);
+    return directed_divide<kRounding>(directed_add<kRounding>(remainder, end), divisor);
+  }
+
   REPROCUDA_HD void add_term(double x) {
     const TwoSum head = two_sum(sum, x);
     sum = head.sum;

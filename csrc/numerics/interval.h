@@ -35,7 +35,7 @@ REPROCUDA_HD bool certify(double lo, double hi, T* result) {
 template <class T>
 REPROCUDA_HD bool certify_mean(double lo, double hi, int64_t count, T* result) {
   const double divisor = static_cast<double>(count);
-  return certify<T>(div_rd(lo, divisor), div_ru(hi, divisor), result);
+  return certify<T>(directed_divide<Rounding::kDown>(lo, divisor), directed_divide<Rounding::kUp>(hi, divisor), result);
 }
 
 struct Interval {
@@ -45,13 +45,13 @@ struct Interval {
   static REPROCUDA_HD Interval empty() { return {-0.0, -0.0}; }
 
   REPROCUDA_HD void add(double x) {
-    lo = add_rd(lo, x);
-    hi = add_ru(hi, x);
+    lo = directed_add<Rounding::kDown>(lo, x);
+    hi = directed_add<Rounding::kUp>(hi, x);
   }
 
   REPROCUDA_HD void merge(Interval other) {
-    lo = add_rd(lo, other.lo);
-    hi = add_ru(hi, other.hi);
+    lo = directed_add<Rounding::kDown>(lo, other.lo);
+    hi = directed_add<Rounding::kUp>(hi, other.hi);
   }
 };
 

@@ -10,7 +10,7 @@ import reprocuda_numerics as numerics
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-OPERATIONS = [f"{name}_{direction}" for name in ("add", "mul", "div") for direction in ("rd", "ru")]
+OPERATIONS = [f"{name}_{direction}" for name in ("add", "div") for direction in ("rd", "ru")]
 LARGEST = math.ldexp(2 - 2.0**-52, 1023)
 EDGES = [0.0, 5e-324, 2.5e-323, 2.0**-1022 - 5e-324, 2.0**-1022, 2.0**-969, 2.0**-511, 1e-160, 1 - 2.0**-53, 1.0,
          1 + 2.0**-52, 3.0, 2.0**53, 2.0**53 + 2, 1e160, 2.0**512, 2.0**970, 2.0**971, LARGEST / 2, 2.0**1023, LARGEST,
@@ -50,7 +50,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 @example(-LARGEST, math.nextafter(LARGEST, 0))
 @example(5e-324, 0.25)
 def test_encloses_the_exact_result_tightly(a: float, b: float):
-    exact = {"add": Fraction(a) + Fraction(b), "mul": Fraction(a) * Fraction(b)}
+    exact = {"add": Fraction(a) + Fraction(b)}
     if b:
         exact["div"] = Fraction(a) / Fraction(b)
     for name, value in exact.items():
