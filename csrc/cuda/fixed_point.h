@@ -33,8 +33,7 @@ void run_floats(const Keys& keys, const NoSortOptions& options, const Context& c
   state.num_extremes = static_cast<int>(prepare_blocks);
 
   Workspace workspace;
-  workspace.add(&state.limbs, 2 * keys.num_outputs);
-  workspace.add(&state.status, keys.num_outputs);
+  workspace.add(&state.sums, keys.num_outputs);
   workspace.add(&state.extremes, prepare_blocks);
   workspace.add(&state.phases, 1);
   workspace.add(&state.pending, 1);

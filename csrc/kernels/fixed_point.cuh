@@ -1,19 +1,20 @@
 // Accumulation without a sort: every contribution is added to its output by 64-bit integer atomics.
 //
-// What: three kernels. prepare clears the workspace and finds the largest finite magnitude; accumulate splits each
-// contribution into digits (fixed_point_digits.cuh) and adds the upper two to two limbs of its output, the second only where
-// it is not zero; what lies below both is cut off and counted. finish rounds each output, and collects those that the limbs
-// do not settle once more, in as many limbs as it takes.
+// What: three kernels. prepare clears the workspace and finds the largest finite magnitude, which places the units;
+// accumulate adds each contribution to the two words of its output (fixed_point_limbs.cuh); what lies below both is cut off
+// and counted. finish rounds each output, and collects those that the two words do not settle once more, in as many digits
+// as it takes (fixed_point_digits.cuh).
 // Guarantee: the exact sum rounded once, for any schedule: integer additions commute, and an output is written only when
-// its digits were complete or both ends of what was cut off round alike. finish writes nothing before accumulate has checked
+// nothing was cut off or both ends of what may have been round alike. finish writes nothing before accumulate has checked
 // every index.
-// Cost: reads src twice and the index once; 1 atomic a contribution where the digits of the data span at most 62 - log2(n)
-// bits, 2 otherwise; 20 bytes an output (and 8 a target for a mean). Unsettled outputs: one more pass over src and index for
-// every `pool_limbs / digits` of them, all inside finish, so the number of launches never changes.
+// Cost: reads src twice and the index once; 1 atomic a contribution where the data span at most 62 - log2(n) bits, 2
+// otherwise; 16 bytes an output (and 8 a target for a mean). Unsettled outputs: one more pass over src and index for every
+// `pool_limbs / digits` of them, all inside finish, so the number of launches never changes.
 #pragma once
 
 #include "element.cuh"
 #include "fixed_point_compose.cuh"
+#include "fixed_point_limbs.cuh"
 #include "fixed_point_phases.cuh"
 #include "keys.cuh"
 
@@ -25,11 +26,6 @@ inline constexpr int kUnroll = 4;          // contributions a thread has in flig
 inline constexpr int64_t kOutputTile = 2 * kFixedPointThreads;
 inline constexpr int64_t kSourceTile = 16 * kFixedPointThreads;
 inline constexpr int64_t kClearItems = 64;
-
-// Bits of an output's status above its classes.
-inline constexpr uint32_t kPending = 128;  // waits for the exact collection
-inline constexpr int kCutOffShift = 8;     // how many contributions were cut off
-inline constexpr uint32_t kManyCutOff = 1u << 23;
 
 // Finite magnitudes as bits; the smallest that is not zero, and the largest.
 struct Extremes {
@@ -44,8 +40,7 @@ struct Extremes {
 
 // The workspace of one call.
 struct FixedPointState {
-  unsigned long long* limbs = nullptr;   // [num_outputs, 2]; a pending cell's slot in the first limb of its first output
-  uint32_t* status = nullptr;            // [num_outputs]
+  TwoLimbs* sums = nullptr;              // [num_outputs]
   unsigned long long* counts = nullptr;  // [num_targets] or nullptr
   Extremes* extremes = nullptr;          // [num_extremes], one for each block of prepare
   PhaseCounters* phases = nullptr;
@@ -98,11 +93,7 @@ __device__ inline int64_t all_threads() { return static_cast<int64_t>(gridDim.x)
 template <class T, class Keys>
 __global__ void __launch_bounds__(kFixedPointThreads)
     fixed_point_prepare(const __grid_constant__ Keys keys, const T* src, const __grid_constant__ FixedPointState state) {
-  for (int64_t f = global_thread(); f < keys.num_outputs; f += all_threads()) {
-    state.limbs[2 * f] = 0;
-    state.limbs[2 * f + 1] = 0;
-    state.status[f] = 0;
-  }
+  for (int64_t f = global_thread(); f < keys.num_outputs; f += all_threads()) state.sums[f] = {0, 0};
   if (state.counts != nullptr) {
     for (int64_t t = global_thread(); t < state.num_targets; t += all_threads()) state.counts[t] = 0;
   }
@@ -134,27 +125,6 @@ __global__ void __launch_bounds__(kFixedPointThreads)
   if (threadIdx.x == 0) state.extremes[blockIdx.x] = extremes;
 }
 
-__device__ inline void add_to_limb(unsigned long long* limb, int64_t amount) {
-  atomicAdd(limb, static_cast<unsigned long long>(amount));
-}
-
-template <class T>
-__device__ void add_contribution(T x, int64_t output, Placement placement, const FixedPointState& state) {
-  const uint64_t magnitude = magnitude_of(x);
-  if (magnitude - 1 >= FloatFormat<T>::kInfinity - 1) {  // zero, infinite or NaN
-    raise_flags(&state.status[output], class_of(x));
-    return;
-  }
-  const Significand parts = split_magnitude<T>(magnitude);
-  unsigned long long* limbs = state.limbs + 2 * output;
-  const bool cut_off = split_digits(parts.value, parts.position + FloatFormat<T>::kUnitExponent, is_negative_value(x),
-                                    placement, 2, [&](int j, int64_t digit) { add_to_limb(limbs + j, digit); });
-  // Saturates: every thread that adds one has just seen fewer than kManyCutOff, and far fewer than 2^23 threads run at once.
-  if (cut_off && (peek(&state.status[output]) >> kCutOffShift) < kManyCutOff) {
-    atomicAdd(&state.status[output], 1u << kCutOffShift);
-  }
-}
-
 template <class T, class Keys>
 __global__ void __launch_bounds__(kFixedPointThreads)
     fixed_point_accumulate(const __grid_constant__ Keys keys, const T* src, const __grid_constant__ FixedPointState state) {
@@ -168,15 +138,19 @@ __global__ void __launch_bounds__(kFixedPointThreads)
       places[k] = e < keys.count ? keys.locate(e) : Place{0, -1, -1};
     }
     for (int k = 0; k < kUnroll; ++k) values[k] = places[k].output >= 0 ? src[places[k].source] : zero<T>(false);
+    Addition additions[kUnroll];
+    for (int k = 0; k < kUnroll; ++k) {
+      if (places[k].output >= 0) additions[k] = begin_addition(values[k], state.sums + places[k].output, placement);
+    }
     for (int k = 0; k < kUnroll; ++k) {
       if (places[k].output < 0) continue;
-      add_contribution(values[k], places[k].output, placement, state);
+      complete_addition(additions[k], state.sums + places[k].output);
       if (state.counts != nullptr && places[k].target >= 0) atomicAdd(&state.counts[places[k].target], 1ull);
     }
   }
 }
 
-// The two limbs of every output, as compose() wants to see them.
+// The two words of every output, as compose() wants to see them.
 struct TwoLimbSums {
   static constexpr bool kTwoLimbs = true;
   static constexpr bool kComplete = false;
@@ -184,13 +158,12 @@ struct TwoLimbSums {
   Placement placement;
 
   __device__ static constexpr int limbs(int64_t) { return 2; }
-  __device__ int unit(int64_t, int j) const { return placement.unit(j); }
-  __device__ int64_t limb(int64_t f, int j) const { return static_cast<int64_t>(state.limbs[2 * f + j]); }
-  __device__ uint32_t classes(int64_t f) const { return state.status[f] & kAllClasses; }
-  __device__ int64_t error(int64_t f) const {
-    const uint32_t cut_off = state.status[f] >> kCutOffShift;
-    return cut_off < kManyCutOff ? cut_off : state.most;
+  __device__ int unit(int64_t, int j) const { return placement.top_unit - j * kLowBits; }
+  __device__ int64_t limb(int64_t f, int j) const {
+    return static_cast<int64_t>(j == 0 ? state.sums[f].high : state.sums[f].low >> kStatusBits);
   }
+  __device__ uint32_t classes(int64_t f) const { return classes_of(state.sums[f]); }
+  __device__ int64_t error(int64_t f) const { return error_of(state.sums[f], state.most); }
 };
 
 // All digits of the outputs that hold slots [first_slot, first_slot + capacity).
@@ -204,19 +177,17 @@ struct PoolSums {
 
   __device__ int limbs(int64_t) const { return placement.digits; }
   __device__ int unit(int64_t, int j) const { return placement.unit(j); }
-  __device__ int64_t part(int64_t f) const { return f & (state.cell - 1); }  // of its cell
-  __device__ int64_t slot(int64_t f) const {
-    return static_cast<int64_t>(state.limbs[2 * (f - part(f))]) - first_slot;
-  }
   __device__ bool holds(int64_t f) const {
-    return (peek(&state.status[f]) & kPending) != 0 && slot(f) >= 0 && slot(f) < capacity;
+    const unsigned long long high = state.sums[f].high;
+    return is_pending(high) && slot_of(high) >= first_slot && slot_of(high) < first_slot + capacity;
   }
   __device__ unsigned long long* limbs_of(int64_t f) const {
-    return state.pool + (slot(f) * state.cell + part(f)) * placement.digits;
+    const int64_t place = (slot_of(state.sums[f].high) - first_slot) * state.cell + (f & (state.cell - 1));
+    return state.pool + place * placement.digits;
   }
   __device__ int64_t limb(int64_t f, int j) const { return static_cast<int64_t>(limbs_of(f)[j]); }
   __device__ static int64_t error(int64_t) { return 0; }
-  __device__ uint32_t classes(int64_t f) const { return state.status[f] & kAllClasses; }
+  __device__ uint32_t classes(int64_t f) const { return static_cast<uint32_t>(state.sums[f].low); }
 };
 
 template <class T, class Sums, class Keys>
@@ -251,8 +222,7 @@ __device__ void settle_tile(int64_t tile, const Keys& keys, const TwoLimbSums& s
     if (lane == leader) slot = atomicAdd(state.pending, static_cast<unsigned long long>(__popc(votes)));
     slot = __shfl_sync(0xffffffffu, slot, leader) + __popc(votes & ((1u << lane) - 1));
     if (unsettled) {
-      state.limbs[2 * first] = slot;
-      for (int c = 0; c < state.cell; ++c) state.status[first + c] |= kPending;
+      for (int c = 0; c < state.cell; ++c) state.sums[first + c] = pending_in(slot);
     }
   }
 }
@@ -266,12 +236,13 @@ __device__ void collect_tile(int64_t tile, const Keys& keys, const T* src, const
     if (place.output < 0 || !sums.holds(place.output)) continue;
     const T x = src[place.source];
     const uint32_t seen = class_of(x);
-    raise_flags(&sums.state.status[place.output], seen);
+    raise_flags(&sums.state.sums[place.output].low, seen);
     if ((seen & (kPositive | kNegative)) == 0) continue;
     const Significand parts = split_magnitude<T>(magnitude_of(x));
     unsigned long long* limbs = sums.limbs_of(place.output);
     split_digits(parts.value, parts.position + FloatFormat<T>::kUnitExponent, is_negative_value(x), sums.placement,
-                 sums.placement.digits, [&](int j, int64_t digit) { add_to_limb(limbs + j, digit); });
+                 sums.placement.digits,
+                 [&](int j, int64_t digit) { atomicAdd(limbs + j, static_cast<unsigned long long>(digit)); });
   }
 }
 

@@ -155,7 +155,7 @@ __device__ inline int bit_length(Fixed128 value) {
 //   int limbs(int64_t f), int unit(int64_t f, int j), int64_t limb(int64_t f, int j)   output f holds limb j * 2^unit(j), summed
 //   int64_t error(int64_t f)   the exact sum is within this many units of the last limb, exclusive; 0: exact
 //   uint32_t classes(int64_t f), kComplete   the classes seen; without kComplete, finite nonzero ones may be missing
-//   kTwoLimbs   always two limbs, the width of a digit apart
+//   kTwoLimbs   always two limbs, less than 64 bits apart
 template <class T, class Sums>
 struct Terms {
   const Sums& sums;
@@ -265,15 +265,11 @@ __device__ Outcome round_two_limbs(const Sums& sums, const OutputRule<T>& rule, 
 template <class T, class Sums>
 __device__ bool compose(const Sums& sums, const OutputRule<T>& rule, int64_t f, int64_t count, T* result) {
   const Terms<T, Sums> terms{sums, rule, f};
-  uint32_t seen = 0;      // by this output's sum, evidence of the limbs included
-  uint32_t products = 0;  // classes of the contributions themselves
+  uint32_t seen = 0;      // by this output's sum
+  uint32_t products = 0;  // classes of what is summed: contributions times their factors
   bool has_error = false;
   terms.components([&](int64_t component, double factor) {
-    uint32_t classes = sums.classes(component);
-    for (int j = 0; j < sums.limbs(component); ++j) {
-      const int64_t limb = sums.limb(component, j);
-      classes |= limb > 0 ? kPositive : limb < 0 ? kNegative : 0;
-    }
+    const uint32_t classes = sums.classes(component);
     const bool inexact = sums.error(component) != 0;
     has_error = has_error || inexact;
     seen |= classes | (inexact ? kPositive : 0);

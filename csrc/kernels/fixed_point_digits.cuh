@@ -64,7 +64,8 @@ __device__ __forceinline__ Word peek(const Word* word) {
 }
 
 // Most contributions find their flag set already: look before asking for an atomic.
-__device__ __forceinline__ void raise_flags(uint32_t* word, uint32_t flags) {
+template <class Word>
+__device__ __forceinline__ void raise_flags(Word* word, uint32_t flags) {
   if ((peek(word) & flags) != flags) atomicOr(word, flags);
 }
 

@@ -54,6 +54,26 @@ struct Fixed128 {
   }
 };
 
+// +-significand * 2^shift, cut off towards zero to a multiple of 2^unit_bits; *cut_off says whether anything was lost. The
+// magnitude must be below 2^127, and unit_bits below 64.
+REPROCUDA_HD Fixed128 truncate_scaled(uint64_t significand, int shift, bool negative, int unit_bits, bool* cut_off) {
+  Fixed128 value = {0, significand};
+  uint64_t lost = 0;
+  if (shift >= 0) {
+    value = value.shifted_left(shift);
+  } else if (shift > -64) {
+    value.low = significand >> -shift;
+    lost = significand & ((uint64_t{1} << -shift) - 1);
+  } else {
+    value.low = 0;
+    lost = significand;
+  }
+  const uint64_t below_unit = (uint64_t{1} << unit_bits) - 1;
+  *cut_off = (lost | (value.low & below_unit)) != 0;
+  value.low &= ~below_unit;
+  return negative ? value.negated() : value;
+}
+
 // The value, plus a fraction of one unit inside (0, 1) if `sticky` (what an arithmetic shift to the right cut off), rounded
 // once. An exact zero is -0 only if `all_negative_zero`. `sticky` needs |value| >= 2^(kPrecision + 2).
 template <class T>

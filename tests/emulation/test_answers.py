@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import reprocuda_emulation as emulation
 
-from tests.emulation.problems import ALGORITHMS, FLOATS, INTEGERS, ElementProblem, RowProblem, served_by
+from tests.emulation.problems import (
+    ALGORITHMS,
+    FLOATS,
+    INTEGERS,
+    ElementProblem,
+    RowProblem,
+    bits_of_doubles,
+    served_by,
+)
 from tests.numerics import generators
 
 NEVER_REFUSED = ("auto", "rows")
@@ -162,6 +170,32 @@ def test_anything(seed, algorithm):
         ignored_target=int(rng.integers(-1, 5)), index_type=rng.choice([np.int32, np.int64]),
     )  # fmt: skip
     check(problem, algorithm, force_exact=bool(rng.integers(2)), num_sms=int(rng.integers(1, 6)))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("tiny", [-(2.0**-120), 2.0**-120, -(2.0**-300)])
+@pytest.mark.parametrize("count", [1, 1023, 1024, 1025, 2048, 3000])
+def test_a_tie_that_very_small_contributions_break(count, tiny, algorithm):
+    """They are below all that two limbs hold; 2^10 of them are more than an output counts."""
+    values = np.array([1.0, 2.0**-52, 2.0**-53, *[tiny] * count])
+    src = bits_of_doubles(np.random.default_rng(count).permutation(values), "float64")
+    problem = RowProblem("float64", src.reshape(1, -1, 1), np.zeros(src.size, np.int64), 1)
+    assert problem.answer().view(np.float64)[0] == (1 + 2.0**-52 if tiny < 0 else 1 + 2.0**-51)
+    check(problem, algorithm)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_carries_between_limbs_cancel(dtype, algorithm):
+    """Every contribution reaches into the lower limb, where most additions carry or borrow; what stays is one unit."""
+    rng = np.random.default_rng(3)
+    large = 2.0**20 * rng.standard_normal(300).astype(np.float32).astype(np.float64)
+    small = 2.0**-30 * rng.standard_normal(300).astype(np.float32).astype(np.float64)
+    values = rng.permutation(np.concatenate([large, -large, small, -small, [-(2.0**-53)]]))
+    src = bits_of_doubles(values, dtype)
+    problem = RowProblem(dtype, src.reshape(1, -1, 1), np.zeros(src.size, np.int64), 1)
+    assert (problem.answer() == bits_of_doubles(np.array([-(2.0**-53)]), dtype)).all()
+    check(problem, algorithm)
 
 
 @pytest.mark.parametrize("rows, targets", [(0, 3), (1, 1), (5, 0), (700, 40), (300, 900)])

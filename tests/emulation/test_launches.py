@@ -84,5 +84,5 @@ def test_sorting_takes_24_bytes_a_key_and_16_a_segment(rows, targets, inner):
 
 
 @pytest.mark.parametrize("rows, targets", [(300_000, 2_500_000), (1_000_000, 1000)])
-def test_fixed_point_takes_20_bytes_an_output_and_a_pool(rows, targets):
-    assert temporary_bytes(rows, targets, 1, algorithm="fixed_point") <= 16 * MIB + 20 * targets + MIB // 16
+def test_fixed_point_takes_16_bytes_an_output_and_a_pool(rows, targets):
+    assert temporary_bytes(rows, targets, 1, algorithm="fixed_point") <= 16 * MIB + 16 * targets + MIB // 16

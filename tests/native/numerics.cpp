@@ -309,6 +309,12 @@ py::tuple certify_fixed_point(Ints high, Words low, Ints exponent, Ints below, I
   return py::make_tuple(certified, bits);
 }
 
+py::tuple truncate_scaled_to(uint64_t significand, int shift, bool negative, int unit_bits) {
+  bool cut_off = false;
+  const Fixed128 value = truncate_scaled(significand, shift, negative, unit_bits, &cut_off);
+  return py::make_tuple(cut_off, value.high, value.low);
+}
+
 py::tuple add_exactly(int64_t high, uint64_t low, double x, int exponent) {
   Fixed128 value = {high, low};
   const bool fits = value.add_exactly(x, exponent);
@@ -337,5 +343,6 @@ PYBIND11_MODULE(reprocuda_numerics, module) {
   module.def("round_fixed", &round_fixed_point, py::arg("high"), py::arg("low"), py::arg("exponent"),
              py::arg("sticky"), py::arg("dtype"), py::arg("mode") = "nearest");
   module.def("certify_fixed", &certify_fixed_point);
+  module.def("truncate_scaled", &truncate_scaled_to);
   module.def("add_exactly", &add_exactly);
 }

@@ -1,11 +1,12 @@
 """128-bit fixed point: rounded once, and certified only where every candidate rounds alike."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import reprocuda_numerics as numerics
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import oracle
@@ -106,6 +107,19 @@ def test_adds_exactly_at_every_distance(x: float):
 @given(st.integers(-(2**126) + 1, 2**126 - 1), st.integers(-300, 100), st.one_of(finite, short))
 def test_adds_exactly_or_not_at_all(units: int, exponent: int, x: float):
     check_addition(units, exponent, x)
+
+
+@given(st.integers(0, 2**53 - 1), st.integers(-1200, 73), st.booleans(), st.integers(0, 63))
+@example(1, -1, False, 0)
+@example(2**53 - 1, -64, True, 18)
+@example(2**46, 18, True, 63)
+@example(0, -1200, True, 63)
+def test_cuts_off_towards_zero(significand: int, shift: int, negative: bool, unit_bits: int):
+    cut_off, high, low = numerics.truncate_scaled(significand, shift, negative, unit_bits)
+    exact = significand * Fraction(2) ** shift
+    units = math.floor(exact / 2**unit_bits) * 2**unit_bits
+    assert high * 2**64 + low == (-units if negative else units)
+    assert cut_off == (units != exact)
 
 
 def check_addition(units: int, exponent: int, x: float):
