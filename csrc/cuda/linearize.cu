@@ -9,9 +9,8 @@ void linearize(const IndexLinearization& problem, const Context& context) {
   if (problem.num_elements == 0) {
     return;
   }
-  constexpr int kThreads = 256;
-  const unsigned blocks = blocks_for(problem.num_elements, kThreads, int64_t{8} * context.num_sms);
-  launch(linearize_kernel, blocks, kThreads, 0, context.stream, problem);
+  const unsigned blocks = blocks_for(problem.num_elements, kLinearizeThreads, int64_t{8} * context.num_sms);
+  launch(linearize_kernel, blocks, kLinearizeThreads, 0, context.stream, problem);
 }
 
 }  // namespace reprocuda::cuda

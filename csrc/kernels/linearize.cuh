@@ -1,8 +1,8 @@
 // Several index tensors, broadcast against each other, to one row number for every position.
 //
-// Computes  keys[e] = sum over k of wrap(index_k[e]) * multipliers[k].
-// Guarantee an index outside [-size, size) is printed and traps before anything is written with it.
-// Cost      one pass: reads every index once, writes 8 bytes a key. One launch.
+// What: keys[e] = sum over k of wrap(index_k[e]) * multipliers[k].
+// Guarantee: an index outside [-size, size) is printed and traps before anything is written with it.
+// Cost: one pass: reads every index once, writes 8 bytes a key. One launch.
 #pragma once
 
 #include <cstdio>
@@ -12,7 +12,10 @@
 
 namespace reprocuda {
 
-__global__ void linearize_kernel(IndexLinearization problem) {
+inline constexpr int kLinearizeThreads = 256;
+
+__global__ void __launch_bounds__(kLinearizeThreads)
+    linearize_kernel(const __grid_constant__ IndexLinearization problem) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t e = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; e < problem.num_elements; e += step) {
     int64_t key = 0;
