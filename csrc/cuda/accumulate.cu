@@ -10,34 +10,16 @@ namespace {
 std::atomic<Algorithm> forced_algorithm{Algorithm::kAuto};
 std::atomic<bool> force_exact{false};
 
-// One algorithm as the chooser sees it.
-template <class Problem>
-struct Choice {
-  Algorithm name;
-  bool (*serves)(const Problem&, const Context&);
-  bool (*prefers)(const Problem&, const Context&);
-  void (*accumulate)(const Problem&, const Context&);
-};
-
-template <class Problem>
-bool always(const Problem&, const Context&) {
-  return true;
-}
-
 template <class Problem>
 void choose_and_run(const Problem& problem, const Context& context) {
   // The first that expects to be fastest is taken; the sorted algorithm serves everything.
-  const Choice<Problem> choices[] = {
-      {Algorithm::kSmall, small::serves, small::prefers, small::accumulate},
-      {Algorithm::kBins, bins::serves, bins::prefers, bins::accumulate},
-      {Algorithm::kFixedPoint, fixed_point::serves, fixed_point::prefers, fixed_point::accumulate},
-      {Algorithm::kRows, always<Problem>, always<Problem>, sorted::accumulate},
-  };
+  const Launcher<Problem> launchers[] = {small_launcher<Problem>(), bins_launcher<Problem>(),
+                                         fixed_point_launcher<Problem>(), sorted_launcher<Problem>()};
   const Algorithm forced = forced_algorithm;
-  for (const Choice<Problem>& choice : choices) {
-    const bool wanted = forced == Algorithm::kAuto ? choice.prefers(problem, context) : forced == choice.name;
-    if (wanted && choice.serves(problem, context)) {
-      choice.accumulate(problem, context);
+  for (const Launcher<Problem>& launcher : launchers) {
+    const bool wanted = forced == Algorithm::kAuto ? launcher.prefers(problem) : forced == launcher.algorithm;
+    if (wanted && launcher.serves(problem)) {
+      launcher.accumulate(problem, context);
       return;
     }
   }

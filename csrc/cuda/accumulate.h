@@ -34,38 +34,24 @@ void set_forced_algorithm(Algorithm algorithm);
 void set_force_exact(bool force);
 bool exact_is_forced();
 
-// The launchers behind accumulate. Each serves the problems for which its predicate holds, and all of those correctly,
-// whether or not it is the fastest; `prefers` says whether it expects to be. None needs num_rows or outputs to be nonempty.
-namespace sorted {  // stable grouping by target, one reduction a segment: serves everything
-void accumulate(const Accumulation& problem, const Context& context);
-void accumulate(const ElementAccumulation& problem, const Context& context);
-}  // namespace sorted
+// One algorithm for one of the canonical problems. It solves correctly every problem that it serves, whether or not it is
+// the fastest; `prefers` says whether it expects to be. None needs num_rows or outputs to be nonempty.
+template <class Problem>
+struct Launcher {
+  Algorithm algorithm;
+  bool (*serves)(const Problem& problem);
+  bool (*prefers)(const Problem& problem);
+  void (*accumulate)(const Problem& problem, const Context& context);
+};
 
-namespace small {  // one kernel for small inputs
-bool serves(const Accumulation& problem, const Context& context);
-bool serves(const ElementAccumulation& problem, const Context& context);
-bool prefers(const Accumulation& problem, const Context& context);
-bool prefers(const ElementAccumulation& problem, const Context& context);
-void accumulate(const Accumulation& problem, const Context& context);
-void accumulate(const ElementAccumulation& problem, const Context& context);
-}  // namespace small
-
-namespace bins {  // private accumulators for every output
-bool serves(const Accumulation& problem, const Context& context);
-bool serves(const ElementAccumulation& problem, const Context& context);
-bool prefers(const Accumulation& problem, const Context& context);
-bool prefers(const ElementAccumulation& problem, const Context& context);
-void accumulate(const Accumulation& problem, const Context& context);
-void accumulate(const ElementAccumulation& problem, const Context& context);
-}  // namespace bins
-
-namespace fixed_point {  // integer fixed point by atomics, no sort
-bool serves(const Accumulation& problem, const Context& context);
-bool serves(const ElementAccumulation& problem, const Context& context);
-bool prefers(const Accumulation& problem, const Context& context);
-bool prefers(const ElementAccumulation& problem, const Context& context);
-void accumulate(const Accumulation& problem, const Context& context);
-void accumulate(const ElementAccumulation& problem, const Context& context);
-}  // namespace fixed_point
+// Each is instantiated for both problems where its kernels are compiled.
+template <class Problem>
+Launcher<Problem> sorted_launcher();  // stable grouping by target, one reduction a segment: serves everything
+template <class Problem>
+Launcher<Problem> small_launcher();  // one kernel for small inputs
+template <class Problem>
+Launcher<Problem> bins_launcher();  // private accumulators for every output
+template <class Problem>
+Launcher<Problem> fixed_point_launcher();  // integer fixed point by atomics, no sort
 
 }  // namespace reprocuda::cuda

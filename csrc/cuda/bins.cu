@@ -7,7 +7,7 @@
 #include "dispatch.h"
 #include "no_sort.h"
 
-namespace reprocuda::cuda::bins {
+namespace reprocuda::cuda {
 namespace {
 
 constexpr int64_t kUsualShared = 48 * 1024;  // several blocks a multiprocessor
@@ -22,8 +22,8 @@ int choose_copies(int64_t num_outputs, int64_t num_counts) {
 }
 
 template <class Problem>
-bool fits(const Problem& problem) {
-  if (!is_floating_point(problem.dtype)) return false;
+bool serves(const Problem& problem) {
+  if (has_plan(problem) || !is_floating_point(problem.dtype)) return false;
   const NoSortOptions options = no_sort_options(problem);
   const int64_t outputs = make_keys(problem).num_outputs;
   return dispatch_float(problem.dtype, [&]<class T>() {
@@ -60,7 +60,7 @@ void run(const Keys& keys, const NoSortOptions& options, const Context& context)
 }
 
 template <class Problem>
-void run(const Problem& problem, const Context& context) {
+void accumulate_in_bins(const Problem& problem, const Context& context) {
   const auto keys = make_keys(problem);
   if (keys.num_outputs == 0) return;
   dispatch_float(problem.dtype, [&]<class T>() { run<T>(keys, no_sort_options(problem), context); });
@@ -68,22 +68,19 @@ void run(const Problem& problem, const Context& context) {
 
 // Each output must receive enough to pay for clearing, flushing and rounding its limbs.
 template <class Problem>
-bool pays(const Problem& problem) {
+bool prefers(const Problem& problem) {
   const auto keys = make_keys(problem);
-  return keys.count >= int64_t{1} << 14 && keys.count >= 64 * keys.num_outputs;
+  return serves(problem) && keys.count >= int64_t{1} << 14 && keys.count >= 64 * keys.num_outputs;
 }
 
 }  // namespace
 
-bool serves(const Accumulation& problem, const Context&) { return problem.plan == nullptr && fits(problem); }
-bool serves(const ElementAccumulation& problem, const Context&) { return fits(problem); }
-
-bool prefers(const Accumulation& problem, const Context& context) { return serves(problem, context) && pays(problem); }
-bool prefers(const ElementAccumulation& problem, const Context& context) {
-  return serves(problem, context) && pays(problem);
+template <class Problem>
+Launcher<Problem> bins_launcher() {
+  return {Algorithm::kBins, serves<Problem>, prefers<Problem>, accumulate_in_bins<Problem>};
 }
 
-void accumulate(const Accumulation& problem, const Context& context) { run(problem, context); }
-void accumulate(const ElementAccumulation& problem, const Context& context) { run(problem, context); }
+template Launcher<Accumulation> bins_launcher();
+template Launcher<ElementAccumulation> bins_launcher();
 
-}  // namespace reprocuda::cuda::bins
+}  // namespace reprocuda::cuda

@@ -1,7 +1,7 @@
 // Rows by integer atomics; and which problems are worth it.
 #include "fixed_point.h"
 
-namespace reprocuda::cuda::fixed_point {
+namespace reprocuda::cuda {
 namespace {
 
 constexpr int64_t kNarrowRows = 4;  // scalars a row up to which a sort does not pay
@@ -12,30 +12,23 @@ constexpr int64_t kFewOutputs = int64_t{1} << 16;
 // (simulated). Beyond this many outputs the worst spreads would need too many rounds.
 constexpr int64_t kMostOutputsFp64 = int64_t{1} << 22;
 
+}  // namespace
+
+namespace fixed_point {
+
 // Every output costs some 16 bytes of clearing and rounding, whether or not anything arrives there.
 bool pays(Dtype dtype, int64_t count, int64_t num_outputs) {
   if (dtype == Dtype::kFloat64 && num_outputs > kMostOutputsFp64) return false;
   return num_outputs <= kOutputsPerContribution * count + kFewOutputs;
 }
 
-}  // namespace
-
-bool serves(const Accumulation& problem, const Context&) { return problem.plan == nullptr; }
-bool serves(const ElementAccumulation&, const Context&) { return true; }
-
-bool prefers(const Accumulation& problem, const Context& context) {
-  if (!serves(problem, context)) return false;
-  // A sort is paid once a row: rows of several scalars make up for it, except where the rival is an integer atomic.
-  if (is_floating_point(problem.dtype) && problem.inner > kNarrowRows) return false;
-  const auto keys = make_keys(problem);
-  return pays(problem.dtype, keys.count, keys.num_outputs);
+// A sort is paid once a row: rows of several scalars make up for it, except where the rival is an integer atomic.
+bool has_rows_worth_sorting(const Accumulation& problem) {
+  return is_floating_point(problem.dtype) && problem.inner > kNarrowRows;
 }
 
-bool prefers(const ElementAccumulation& problem, const Context&) {
-  const auto keys = make_keys(problem);
-  return pays(problem.dtype, keys.count, keys.num_outputs);
-}
+}  // namespace fixed_point
 
-void accumulate(const Accumulation& problem, const Context& context) { run(problem, context); }
+template Launcher<Accumulation> fixed_point_launcher();
 
-}  // namespace reprocuda::cuda::fixed_point
+}  // namespace reprocuda::cuda

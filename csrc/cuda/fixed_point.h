@@ -11,7 +11,8 @@
 #include "dispatch.h"
 #include "no_sort.h"
 
-namespace reprocuda::cuda::fixed_point {
+namespace reprocuda::cuda {
+namespace fixed_point {
 
 inline constexpr int64_t kPoolLimbs = (int64_t{16} << 20) / sizeof(unsigned long long);
 
@@ -95,4 +96,27 @@ void run(const Problem& problem, const Context& context) {
   });
 }
 
-}  // namespace reprocuda::cuda::fixed_point
+// Which problems are worth it.
+bool pays(Dtype dtype, int64_t count, int64_t num_outputs);
+bool has_rows_worth_sorting(const Accumulation& problem);
+inline bool has_rows_worth_sorting(const ElementAccumulation&) { return false; }
+
+template <class Problem>
+bool serves(const Problem& problem) {
+  return !has_plan(problem);
+}
+
+template <class Problem>
+bool prefers(const Problem& problem) {
+  const auto keys = make_keys(problem);
+  return serves(problem) && !has_rows_worth_sorting(problem) && pays(problem.dtype, keys.count, keys.num_outputs);
+}
+
+}  // namespace fixed_point
+
+template <class Problem>
+Launcher<Problem> fixed_point_launcher() {
+  return {Algorithm::kFixedPoint, fixed_point::serves<Problem>, fixed_point::prefers<Problem>, fixed_point::run<Problem>};
+}
+
+}  // namespace reprocuda::cuda

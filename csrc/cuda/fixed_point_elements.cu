@@ -1,8 +1,8 @@
 // Elements with an index of their own by integer atomics.
 #include "fixed_point.h"
 
-namespace reprocuda::cuda::fixed_point {
+namespace reprocuda::cuda {
 
-void accumulate(const ElementAccumulation& problem, const Context& context) { run(problem, context); }
+template Launcher<ElementAccumulation> fixed_point_launcher();
 
-}  // namespace reprocuda::cuda::fixed_point
+}  // namespace reprocuda::cuda

@@ -26,6 +26,9 @@ struct NoSortOptions {
   int64_t num_counts() const { return mean ? num_targets : 0; }
 };
 
+inline bool has_plan(const Accumulation& problem) { return problem.plan != nullptr; }
+inline bool has_plan(const ElementAccumulation&) { return false; }
+
 inline NoSortOptions no_sort_options(const Accumulation& p) {
   return {p.dtype, p.self, p.src, p.out, p.complex_pairs, p.alpha, p.mean, p.num_targets, most_contributions(p)};
 }

@@ -8,7 +8,7 @@
 #include "dispatch.h"
 #include "no_sort.h"
 
-namespace reprocuda::cuda::small {
+namespace reprocuda::cuda {
 namespace {
 
 constexpr int64_t kMostPreferred = int64_t{1} << 22;  // scalars moved; beyond, sorting once pays
@@ -19,8 +19,6 @@ SmallRows make_rows(const Accumulation& problem) { return {make_keys(problem)}; 
 SmallElements make_rows(const ElementAccumulation& problem) { return {make_keys(problem)}; }
 int64_t count_rows(const Accumulation& problem) { return problem.num_rows; }
 int64_t count_rows(const ElementAccumulation& problem) { return make_keys(problem).count; }
-bool has_plan(const Accumulation& problem) { return problem.plan != nullptr; }
-bool has_plan(const ElementAccumulation&) { return false; }
 
 template <class T, class Rows>
 void run(const Rows& rows, int64_t num_rows, const NoSortOptions& options, const Context& context) {
@@ -50,7 +48,7 @@ void run(const Rows& rows, int64_t num_rows, const NoSortOptions& options, const
 }
 
 template <class Problem>
-bool can_serve(const Problem& problem) {
+bool serves(const Problem& problem) {
   const auto rows = make_rows(problem);
   const int64_t targets = rows.num_targets();
   if (has_plan(problem) || count_rows(problem) > kMostSmallRows || targets > kMostSmallTargets) return false;
@@ -58,8 +56,8 @@ bool can_serve(const Problem& problem) {
 }
 
 template <class Problem>
-bool pays(const Problem& problem) {
-  if (!can_serve(problem)) return false;
+bool prefers(const Problem& problem) {
+  if (!serves(problem)) return false;
   const auto rows = make_rows(problem);
   const int64_t read = rows.num_targets() == 0 ? 0 : count_rows(problem) * rows.num_columns();
   const int64_t copied = problem.self == problem.out ? 0 : rows.keys.num_outputs;
@@ -67,7 +65,7 @@ bool pays(const Problem& problem) {
 }
 
 template <class Problem>
-void run(const Problem& problem, const Context& context) {
+void accumulate_small(const Problem& problem, const Context& context) {
   const auto rows = make_rows(problem);
   if (rows.keys.num_outputs == 0) return;
   dispatch(problem.dtype, [&]<class T>() { run<T>(rows, count_rows(problem), no_sort_options(problem), context); });
@@ -75,12 +73,12 @@ void run(const Problem& problem, const Context& context) {
 
 }  // namespace
 
-bool serves(const Accumulation& problem, const Context&) { return can_serve(problem); }
-bool serves(const ElementAccumulation& problem, const Context&) { return can_serve(problem); }
-bool prefers(const Accumulation& problem, const Context&) { return pays(problem); }
-bool prefers(const ElementAccumulation& problem, const Context&) { return pays(problem); }
+template <class Problem>
+Launcher<Problem> small_launcher() {
+  return {Algorithm::kSmall, serves<Problem>, prefers<Problem>, accumulate_small<Problem>};
+}
 
-void accumulate(const Accumulation& problem, const Context& context) { run(problem, context); }
-void accumulate(const ElementAccumulation& problem, const Context& context) { run(problem, context); }
+template Launcher<Accumulation> small_launcher();
+template Launcher<ElementAccumulation> small_launcher();
 
-}  // namespace reprocuda::cuda::small
+}  // namespace reprocuda::cuda

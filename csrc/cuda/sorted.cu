@@ -14,8 +14,8 @@ namespace {
 // A grouping by target, in the words that the sort used.
 template <class Word>
 struct Grouping {
-  const Word* sources;  // [num_rows]
-  int64_t* offsets;     // [num_targets + 1]
+  const Word* sources;     // [num_rows]; nullptr: the rows are sorted
+  const int64_t* offsets;  // [num_targets + 1]
 };
 
 unsigned grouping_blocks(int64_t count, const Context& context) {
@@ -33,7 +33,9 @@ Grouping<Word> group(int64_t num_rows, int64_t num_targets, int64_t* offsets, in
     pairs = sort_pairs(pairs, spare, num_rows, std::bit_width(static_cast<uint64_t>(num_targets)), context);
   }
   if (offsets == nullptr) offsets = context.temporary<int64_t>(num_targets + 1);
-  const int64_t blocks = num_targets / kGroupingThreads + 1;
+  // One block for every kGroupingThreads offsets; more where a permutation is to be written too.
+  const int64_t blocks = std::max<int64_t>(num_targets / kGroupingThreads + 1,
+                                           permutation == nullptr ? 0 : grouping_blocks(num_rows, context));
   launch(offsets_kernel<Word>, static_cast<unsigned>(blocks), kGroupingThreads, 0, context.stream, pairs.keys, pairs.values,
          num_rows, num_targets, offsets, permutation);
   return {pairs.values, offsets};
@@ -82,64 +84,53 @@ uint32_t narrow_row_bytes(int64_t num_sources, int64_t inner, Dtype dtype) {
   return is_narrow ? static_cast<uint32_t>(inner * element_size(dtype)) : 0;
 }
 
-}  // namespace
-
-void build_plan(const void* index, bool index_is_int64, int64_t num_rows, int64_t num_targets, int64_t* permutation,
-                int64_t* offsets, const Context& context) {
-  with_word(num_rows, num_targets, [&]<class Word>() {
-    group_rows<Word>({index, index_is_int64}, num_rows, num_targets, -1, offsets, permutation, context);
-  });
-}
-
-namespace sorted {
-
-void accumulate(const Accumulation& problem, const Context& context) {
-  if (problem.outer * problem.num_targets * problem.inner == 0) return;
-  if (problem.num_rows == 0 && problem.self == problem.out) return;
+// What both problems have in common; `num_rows` rows of `inner` scalars, to be found among `num_sources`.
+template <class Problem>
+SegmentProblem segments_of(const Problem& problem, int64_t num_rows, int64_t num_sources, int64_t num_targets,
+                           int64_t inner) {
   SegmentProblem segments{};
   segments.src = problem.src;
   segments.self = problem.self;
   segments.out = problem.out;
-  segments.num_rows = problem.num_rows;
-  segments.num_sources = problem.num_rows;
-  segments.num_targets = problem.num_targets;
-  segments.inner = problem.inner;
+  segments.num_rows = num_rows;
+  segments.num_sources = num_sources;
+  segments.num_targets = num_targets;
+  segments.inner = inner;
+  segments.ignored_target = -1;
+  segments.weight = make_weight(Alpha{}, false);
+  segments.row_bytes = narrow_row_bytes(num_sources, inner, problem.dtype);
+  segments.force_exact = exact_is_forced();
+  return segments;
+}
+
+template <class Problem>
+bool leaves_out_alone(int64_t num_contributions, int64_t num_outputs, const Problem& problem) {
+  return num_outputs == 0 || (num_contributions == 0 && problem.self == problem.out);
+}
+
+void accumulate_sorted(const Accumulation& problem, const Context& context) {
+  if (leaves_out_alone(problem.num_rows, problem.outer * problem.num_targets * problem.inner, problem)) return;
+  SegmentProblem segments =
+      segments_of(problem, problem.num_rows, problem.num_rows, problem.num_targets, problem.inner);
   segments.ignored_target = problem.ignored_target;
   segments.weight = make_weight(problem.alpha, problem.complex_pairs);
-  segments.row_bytes = narrow_row_bytes(problem.num_rows, problem.inner, problem.dtype);
   segments.mean = problem.mean;
-  segments.force_exact = exact_is_forced();
   if (problem.plan != nullptr) {
-    segments.permutation = problem.plan->permutation;
-    segments.permutation_bytes = sizeof(int64_t);
-    segments.offsets = problem.plan->offsets;
-    reduce_segments(problem.dtype, problem.outer, segments, context);
-    return;
+    use(segments, Grouping<int64_t>{problem.plan->permutation, problem.plan->offsets});
+  } else {
+    with_word(problem.num_rows, problem.num_targets, [&]<class Word>() {
+      use(segments, group_rows<Word>({problem.index, problem.index_is_int64}, problem.num_rows, problem.num_targets,
+                                     problem.ignored_target, nullptr, nullptr, context));
+    });
   }
-  with_word(problem.num_rows, problem.num_targets, [&]<class Word>() {
-    use(segments, group_rows<Word>({problem.index, problem.index_is_int64}, problem.num_rows, problem.num_targets,
-                                   problem.ignored_target, nullptr, nullptr, context));
-  });
   reduce_segments(problem.dtype, problem.outer, segments, context);
 }
 
-void accumulate(const ElementAccumulation& problem, const Context& context) {
+void accumulate_sorted(const ElementAccumulation& problem, const Context& context) {
   const ElementKeys keys = make_keys(problem);
-  if (keys.num_outputs == 0) return;
-  if (keys.count == 0 && problem.self == problem.out) return;
-  SegmentProblem segments{};
-  segments.src = problem.src;
-  segments.self = problem.self;
-  segments.out = problem.out;
-  segments.num_rows = keys.count;
-  segments.num_targets = keys.num_outputs;
-  segments.inner = 1;
-  segments.ignored_target = -1;
-  segments.weight = {true, false, 1.0, 0.0, 1};
-  segments.force_exact = exact_is_forced();
+  if (leaves_out_alone(keys.count, keys.num_outputs, problem)) return;
   const int64_t num_sources = keys.count == 0 ? 0 : std::max(keys.count, last_source_offset(problem) + 1);
-  segments.num_sources = num_sources;
-  segments.row_bytes = narrow_row_bytes(num_sources, 1, problem.dtype);
+  SegmentProblem segments = segments_of(problem, keys.count, num_sources, keys.num_outputs, 1);
   with_word(num_sources, keys.num_outputs, [&]<class Word>() {
     use(segments, group<Word>(keys.count, keys.num_outputs, nullptr, nullptr, context, [&](Word* words, Word* sources) {
       launch(element_pairs_kernel<Word>, grouping_blocks(keys.count, context), kGroupingThreads, 0,
@@ -149,5 +140,26 @@ void accumulate(const ElementAccumulation& problem, const Context& context) {
   reduce_segments(problem.dtype, 1, segments, context);
 }
 
-}  // namespace sorted
+template <class Problem>
+bool always(const Problem&) {
+  return true;
+}
+
+}  // namespace
+
+void build_plan(const void* index, bool index_is_int64, int64_t num_rows, int64_t num_targets, int64_t* permutation,
+                int64_t* offsets, const Context& context) {
+  with_word(num_rows, num_targets, [&]<class Word>() {
+    group_rows<Word>({index, index_is_int64}, num_rows, num_targets, -1, offsets, permutation, context);
+  });
+}
+
+template <class Problem>
+Launcher<Problem> sorted_launcher() {
+  return {Algorithm::kRows, always<Problem>, always<Problem>, accumulate_sorted};
+}
+
+template Launcher<Accumulation> sorted_launcher();
+template Launcher<ElementAccumulation> sorted_launcher();
+
 }  // namespace reprocuda::cuda
