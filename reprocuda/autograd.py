@@ -6,7 +6,7 @@ lookup.py) says which target belongs to which element; the tensors it needs trav
 transform has to see them.
 
 Where nothing is differentiated, the compiled operator is called without any of this. Compiled code has its own
-derivatives (compiled.py): Dynamo refuses a Function with a jvp.
+derivatives (compiled.py): Dynamo refuses a Function with a jvp, and torch.func.functionalize has no rule for any.
 """
 
 from __future__ import annotations
@@ -32,6 +32,26 @@ def transforms_active() -> bool:
 def needs_autograd(base: Tensor | None, src: Tensor | None = None) -> bool:
     wanted = (base is not None and base.requires_grad) or (src is not None and src.requires_grad)
     return (wanted and torch.is_grad_enabled()) or transforms_active()
+
+
+def needs_operators(op: str) -> bool:
+    """Whether only the custom operators themselves serve: in compiled code and inside torch.func.functionalize.
+
+    Raises:
+        RuntimeError: functionalize together with another transform, which `op` would have to meet as a Function.
+    """
+    if torch.compiler.is_compiling():
+        return True
+    if not torch._C._are_functorch_transforms_active():
+        return False
+    levels = {level.key() for level in torch._C._functorch.get_interpreter_stack()}
+    functionalize = torch._C._functorch.TransformType.Functionalize
+    if functionalize in levels and len(levels) > 1:
+        raise RuntimeError(
+            f"{op}(): torch.func.functionalize together with grad, vmap or jvp is not supported: torch has no rule for "
+            "an autograd.Function there. Apply functionalize alone, or trace with make_fx without it"
+        )
+    return functionalize in levels
 
 
 def legacy_batched(tensor: Tensor) -> bool:

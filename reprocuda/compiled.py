@@ -10,6 +10,8 @@ arguments of a wrong shape or dtype when it is traced.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.library import register_autograd, register_fake
@@ -20,8 +22,26 @@ from .ops import by_dim, fragment
 _aten = torch.ops.aten
 
 
-def _fake(name: str, shape: callable) -> None:
-    register_fake(f"reprocuda::{name}", shape, lib=fragment)
+def _require_one_device(name: str, arguments: tuple) -> None:
+    """A result with memory that nothing would be written into, because some argument has none. What is on the meta
+    device itself has no values to get wrong: torch's own rules serve there.
+    """
+    tensors = [t for a in arguments for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Tensor)]
+    for tensor in tensors[1:]:
+        if not tensors[0].is_meta and tensor.device != tensors[0].device:
+            raise RuntimeError(
+                f"{name}(): expected all tensors to be on the same device, but got {tensors[0].device} and "
+                f"{tensor.device}"
+            )
+
+
+def _fake(name: str, shape: Callable, *, writes: bool = False) -> None:
+    def kernel(*args, **kwargs):
+        _require_one_device(name, args)
+        result = shape(*args, **kwargs)
+        return None if writes else result
+
+    register_fake(f"reprocuda::{name}", kernel, lib=fragment)
 
 
 def _meta_index_add(self, dim, index, source, alpha=1.0, alpha_imag=0.0, alpha_int=1):
@@ -41,6 +61,15 @@ def _meta_index_put(self, indices, dims, values):
         raise RuntimeError(f"index_put: values have dtype {values.dtype}, the tensor {self.dtype}")
     values.expand(_aten.index(self, by_dim(indices, dims)).shape)
     return torch.empty_like(self, memory_format=torch.contiguous_format)
+
+
+def _meta_index_put_rows(self, index, values):
+    return _meta_index_put(self, [index], [0], values)
+
+
+def _meta_index_put_masked(self, indices, places, values):
+    result = _aten.index_put(self, by_dim(indices, places), values, True)
+    return torch.empty_like(result, memory_format=torch.contiguous_format)
 
 
 def _meta_embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
@@ -63,30 +92,33 @@ for _name, _meta in {
     "index_add": _meta_index_add,
     "scatter_add": _meta_scatter_add,
     "index_put": _meta_index_put,
+    "index_put_masked": _meta_index_put_masked,
+    "index_put_masked_backward": lambda grad, indices, places, shape: grad.new_empty(shape),
     "embedding_dense_backward": _meta_embedding_dense_backward,
     "segment_plan": _meta_segment_plan,
     "segment_sum": _meta_segment_sum,
     "index_add_planned": _meta_planned,
 }.items():
     _fake(_name, _meta)
-for _name in (
-    "index_add_",
-    "index_add_out",
-    "scatter_add_",
-    "scatter_add_out",
-    "index_put_",
-    "index_put_rows_",
-    "index_add_planned_",
-    "fingerprint_",
-):
-    _fake(_name, lambda *args, **kwargs: None)
+for _name, _meta in {
+    "index_add_": _meta_index_add,
+    "index_add_out": lambda self, dim, index, source, *_: _meta_index_add(self, dim, index, source),
+    "scatter_add_": _meta_scatter_add,
+    "scatter_add_out": lambda self, dim, index, src, _: _meta_scatter_add(self, dim, index, src),
+    "index_put_": _meta_index_put,
+    "index_put_rows_": _meta_index_put_rows,
+    "index_add_planned_": _meta_planned,
+    "fingerprint_": lambda *_: None,
+}.items():
+    _fake(_name, _meta, writes=True)
 
 
 def _scaled(grad: Tensor, alpha: float, alpha_imag: float, alpha_int: int) -> Tensor:
     """grad times the conjugate of alpha."""
     if alpha_imag:
         return grad * complex(alpha, -alpha_imag)
-    return grad if alpha == 1 else grad * (alpha_int if float(alpha_int) == alpha else alpha)
+    factor = alpha_int if alpha == 1 else alpha
+    return grad if factor == 1 else grad * factor
 
 
 def _index_add_setup(ctx, inputs, output):
@@ -126,6 +158,25 @@ def _index_put_backward(ctx, grad):
 
     read = ops.index(grad, list(ctx.saved_tensors), ctx.dims)
     return grad, [None] * len(ctx.saved_tensors), None, reduce_to_shape(read, ctx.values_shape)
+
+
+def _index_put_masked_backward(ctx, grad):
+    indices = list(ctx.saved_tensors)
+    values_grad = None
+    if ctx.needs_input_grad[3]:
+        values_grad = ops.index_put_masked_backward(grad, indices, ctx.dims, ctx.values_shape)
+    return grad, [None] * len(indices), None, values_grad
+
+
+def _index_put_masked_backward_setup(ctx, inputs, output):
+    grad, indices, ctx.dims, _ = inputs
+    ctx.shape = grad.shape
+    ctx.save_for_backward(*indices)
+
+
+def _index_put_masked_backward_backward(ctx, grad):
+    indices = list(ctx.saved_tensors)
+    return ops.index_put_masked(grad.new_zeros(ctx.shape), indices, ctx.dims, grad), [None] * len(indices), None, None
 
 
 def _planned_setup(ctx, inputs, output):
@@ -212,6 +263,8 @@ for _name, _backward, _setup in (
     ("index_add", _index_add_backward, _index_add_setup),
     ("scatter_add", _scatter_add_backward, _scatter_add_setup),
     ("index_put", _index_put_backward, _index_put_setup),
+    ("index_put_masked", _index_put_masked_backward, _index_put_setup),
+    ("index_put_masked_backward", _index_put_masked_backward_backward, _index_put_masked_backward_setup),
     ("index_add_planned", _planned_backward, _planned_setup),
     ("segment_sum", _segment_sum_backward, _segment_sum_setup),
     ("embedding_dense_backward", _embedding_dense_backward_backward, _embedding_dense_backward_setup),

@@ -14,13 +14,11 @@ from torch import Tensor
 from . import autograd, ops
 from .alpha import Alpha, python_number, split_alpha
 from .autocast import widest
-from .autograd import accumulate, accumulate_, transforms_active
-from .irregular import judge, judge_in_place, write_resized
-from .plan import SegmentPlan
-from .points import PointRoute, normalize_indices, on_device_of
+from .autograd import accumulate, accumulate_, needs_operators, transforms_active
+from .irregular import judge, judge_in_place, refuse_overlap, write_resized
+from .plan import SegmentPlan, has_data
+from .points import PointRoute, has_mask, normalize_indices, on_device_of
 from .routes import ElementRoute, PlanRoute, RowRoute
-
-is_compiling = torch.compiler.is_compiling
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
@@ -30,31 +28,51 @@ def wrap_dim(dim: int, ndim: int) -> int:
 
 
 def write_out(
-    compute: Callable[[], Tensor], write: Callable[[], None], native: Callable, out: Tensor, *inputs: Tensor
+    op: str,
+    compute: Callable[[], Tensor],
+    write: Callable[[], None],
+    native: Callable,
+    out: Tensor,
+    base: Tensor,
+    *inputs: Tensor,
 ) -> Tensor:
     """The out= form: `write` straight into `out` if it has the result's shape and dtype, else as torch resizes and
     refuses.
 
     Args:
+        op: its name.
         compute: the operator, out of place.
         write: the compiled operator's out form.
         native: torch's operator with this out=, which errs where torch errs.
-        inputs: the differentiable arguments.
+        out: the user's tensor.
+        base: the operator's first argument, which may be `out`.
+        inputs: the other tensors that it reads.
     """
-    if is_compiling() or out.is_conj() or out.is_neg():  # such a view has to be resolved, which copies it
-        return out.copy_(compute())
-    wants_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, out))
-    if wants_grad or transforms_active():
+    direct = needs_operators(op)
+    wants_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (base, *inputs, out))
+    if wants_grad or (transforms_active() and not direct):
         return native()
+    if direct or out.is_conj() or out.is_neg():  # such a view has to be resolved, which copies it
+        return out.copy_(compute())
     try:
         write()
         torch.autograd.graph.increment_version(out)
         return out
     except ValueError:
+        if out.dtype == base.dtype and out.device == base.device:
+            refuse_overlap(out, base, *inputs)
         result = compute()
         if out.dtype != result.dtype or out.device != result.device or torch._debug_has_internal_overlap(out) == 1:
             return native()
         return write_resized(out, result)
+
+
+def _overwrite(target: Tensor, result: Tensor) -> Tensor:
+    """For in-place forms where the custom operators, which are out of place, have to serve."""
+    if torch.compiler.is_compiling() or not transforms_active():
+        return target.copy_(result)
+    # functionalize makes aten::copy of copy_, which has no derivative
+    return target.masked_scatter_(torch.ones_like(target, dtype=torch.bool), result)
 
 
 def index_add(
@@ -98,10 +116,10 @@ def index_add(
     if out is not None:
         return _index_add_out(input, dim, index, source, alpha, out)
     try:
-        alpha = python_number(alpha)
+        alpha = python_number(alpha, input.dtype)
         if isinstance(index, SegmentPlan):
             return _index_add_planned(input, dim, index, source, alpha)
-        if is_compiling():
+        if needs_operators("index_add"):
             return ops.index_add(input, dim, index, source, *split_alpha(alpha, input.dtype))
         return accumulate(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
@@ -119,10 +137,10 @@ def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Ten
         >>> reprocuda.index_add_(x, 0, torch.tensor([1, 1]), torch.ones(2), alpha=2) is x, x
         (True, tensor([1., 5.]))
     """
-    if is_compiling():
-        return input.copy_(index_add(input, dim, index, source, alpha=alpha))
+    if needs_operators("index_add_"):
+        return _overwrite(input, index_add(input, dim, index, source, alpha=alpha))
     try:
-        alpha = python_number(alpha)
+        alpha = python_number(alpha, input.dtype)
         if isinstance(index, SegmentPlan):
             return accumulate_(PlanRoute(index, wrap_dim(dim, input.dim())), input, source, (), alpha)
         return accumulate_(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
@@ -136,7 +154,7 @@ def _targets(index: Tensor | SegmentPlan) -> Tensor:
 
 
 def _index_add_planned(input: Tensor, dim: int, plan: SegmentPlan, source: Tensor, alpha: Alpha) -> Tensor:
-    if is_compiling():
+    if needs_operators("index_add"):
         return ops.index_add_planned(
             input, dim, plan.permutation, plan.offsets, source, *split_alpha(alpha, input.dtype)
         )
@@ -147,13 +165,20 @@ def _index_add_out(
     input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Tensor, alpha: Alpha, out: Tensor
 ) -> Tensor:
     targets = _targets(index)
+
+    def write() -> None:
+        factor = split_alpha(python_number(alpha, input.dtype), input.dtype)
+        ops.index_add_out(input, dim, targets, source, *factor, out)
+
     return write_out(
+        "index_add",
         lambda: index_add(input, dim, index, source, alpha=alpha),
-        lambda: ops.index_add_out(input, dim, targets, source, *split_alpha(python_number(alpha), input.dtype), out),
+        write,
         lambda: torch.index_add(input, dim, targets, source, alpha=alpha, out=out),
         out,
         input,
         source,
+        targets,
     )
 
 
@@ -194,18 +219,20 @@ def scatter_add(
     """
     if out is not None:
         return write_out(
+            "scatter_add",
             lambda: scatter_add(input, dim, index, src),
             lambda: ops.scatter_add_out(input, dim, index, src, out),
             lambda: torch.scatter_add(input, dim, index, src, out=out),
             out,
             input,
             src,
+            index,
         )
     if input.dtype != src.dtype:
         input, src = widest(input, src)
-    if is_compiling():
-        return ops.scatter_add(input, dim, index, src)
     try:
+        if needs_operators("scatter_add"):
+            return ops.scatter_add(input, dim, index, src)
         return accumulate(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
         return judge("scatter_add", reason, torch.scatter_add, input, dim, index, src)
@@ -221,8 +248,8 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
         >>> reprocuda.scatter_add_(torch.zeros(2), 0, torch.tensor([1, 1]), torch.tensor([3., 4.]))
         tensor([0., 7.])
     """
-    if is_compiling():
-        return input.copy_(scatter_add(input, dim, index, src))
+    if needs_operators("scatter_add_"):
+        return _overwrite(input, scatter_add(input, dim, index, src))
     try:
         return accumulate_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
@@ -270,8 +297,12 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
         input, values = widest(input, values)
     try:
         indices, values = on_device_of(input, indices, values)
+        direct = needs_operators("index_put")
+        if (direct or not has_data(input)) and has_mask(indices):
+            places = [place for place, index in enumerate(indices) if index is not None]
+            return ops.index_put_masked(input, [indices[place] for place in places], places, values)
         tensors, dims = normalize_indices(input, indices)
-        if is_compiling():
+        if direct:
             return ops.index_put(input, tensors, dims, values)
         return autograd.accumulate(PointRoute(tuple(dims)), input, values, tuple(tensors))
     except ValueError as reason:
@@ -282,7 +313,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     """`index_put` written into `input`, which is returned: torch.Tensor.index_put_ with accumulate=True.
 
     Arguments, errors and determinism are those of `index_put`. An `input` that overlaps itself is an error, not a
-    warning.
+    warning. One that is not contiguous is copied there and back, but for one index that names few of its rows.
 
     Example:
         >>> import torch, reprocuda
@@ -291,8 +322,8 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
                 [0., 0.]])
     """
     _require_accumulate(accumulate)
-    if is_compiling():
-        return input.copy_(index_put(input, indices, values, True))
+    if needs_operators("index_put_") or not has_data(input):
+        return _overwrite(input, index_put(input, indices, values, True))
     try:
         indices, values = on_device_of(input, indices, values)
         tensors, dims = normalize_indices(input, indices)
@@ -332,6 +363,6 @@ def segment_sum(
         raise RuntimeError("segment_sum(): src must have at least one dimension, the rows")
     if not isinstance(plan, SegmentPlan):
         plan = SegmentPlan.from_offsets(plan, num_rows=src.shape[0])
-    if is_compiling():
+    if needs_operators("segment_sum"):
         return ops.segment_sum(src, plan.permutation, plan.offsets)
     return accumulate(PlanRoute(plan), None, src, ())

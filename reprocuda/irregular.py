@@ -75,6 +75,25 @@ def judge_in_place(
     return native_(base, *args, **kwargs)
 
 
+def refuse_overlap(out: Tensor, base: Tensor, *inputs: Tensor) -> None:
+    """Raises torch's error for an out= tensor that shares memory with what is read, once it has the shape of `base`.
+
+    torch looks at dense tensors only, and lets `out` be `base` itself.
+    """
+    if out.shape == base.shape and torch._debug_has_internal_overlap(out) != 0:
+        return
+    first = out.data_ptr()
+    last = first + base.nbytes
+    for tensor in (base, *inputs):
+        start = tensor.data_ptr()
+        meets = start < last and first < start + tensor.nbytes
+        if meets and not (tensor is base and start == first) and torch._debug_has_internal_overlap(tensor) == 0:
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                "memory location. Please clone() the tensor before performing the operation."
+            ) from None
+
+
 def write_resized(out: Tensor, result: Tensor) -> Tensor:
     """`result` in the out= tensor that the user gave, brought to its shape as torch brings it."""
     if out.shape != result.shape:

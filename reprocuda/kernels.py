@@ -17,7 +17,7 @@ from . import ops
 from .alpha import split_alpha
 from .autocast import widest
 from .checks import check_range, checks
-from .irregular import write_resized
+from .irregular import refuse_overlap, write_resized
 from .overrides import Override, Slot
 from .points import normalize_indices, on_device_of
 
@@ -158,6 +158,7 @@ def _writes_through(functional: Callable) -> Callable:
     def repair(self, *args, out, **kwargs):
         if out.dtype != self.dtype or out.device != self.device or torch._debug_has_internal_overlap(out) == 1:
             return NotImplemented
+        refuse_overlap(out, self, *(argument for argument in args if isinstance(argument, Tensor)))
         result = functional(self, *args, **kwargs)
         return write_resized(out, result)
 

@@ -14,7 +14,9 @@ from . import _library  # noqa: F401 - registers the operators
 
 
 def by_dim(indices: list[Tensor], dims: list[int]) -> list[Tensor | None]:
-    """Index tensors as torch takes them: one entry a dimension, None where there is none."""
+    """Index tensors as torch takes them: one entry a dimension (a mask: all of its dimensions), None where there is
+    none.
+    """
     placed: list[Tensor | None] = [None] * (max(dims) + 1)
     for dim, index in zip(dims, indices, strict=True):
         placed[dim] = index
@@ -40,6 +42,10 @@ for _schema, _reader in _READERS.items():
     _name = fragment.define(_schema)
     fragment.impl(_name, _reader, "CompositeExplicitAutograd")
 
+# index_put with masks left as they are, for code whose shapes must not depend on data, and the gradient of its values.
+# `places` are the positions of `indices` in torch's list. points.py has the kernels.
+fragment.define("index_put_masked(Tensor self, Tensor[] indices, int[] places, Tensor values) -> Tensor")
+fragment.define("index_put_masked_backward(Tensor grad, Tensor[] indices, int[] places, SymInt[] shape) -> Tensor")
 
 index_add = torch.ops.reprocuda.index_add.default
 index_add_ = torch.ops.reprocuda.index_add_.default
@@ -51,6 +57,8 @@ scatter_add_ = torch.ops.reprocuda.scatter_add_.default
 scatter_add_out = torch.ops.reprocuda.scatter_add_out.default
 index_put = torch.ops.reprocuda.index_put.default
 index_put_ = torch.ops.reprocuda.index_put_.default
+index_put_masked = torch.ops.reprocuda.index_put_masked.default
+index_put_masked_backward = torch.ops.reprocuda.index_put_masked_backward.default
 index_put_rows_ = torch.ops.reprocuda.index_put_rows_.default
 embedding_dense_backward = torch.ops.reprocuda.embedding_dense_backward.default
 segment_plan = torch.ops.reprocuda.segment_plan.default

@@ -10,8 +10,22 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 
-def _has_data(tensor: Tensor) -> bool:
-    return not (torch.compiler.is_compiling() or isinstance(tensor, FakeTensor))
+def has_data(tensor: Tensor) -> bool:
+    """Whether its entries may be read: not in code being compiled, nor of tensors that have a shape only."""
+    return not (torch.compiler.is_compiling() or isinstance(tensor, FakeTensor) or tensor.is_meta)
+
+
+def _refuse_batched(method: str, tensor: Tensor) -> None:
+    if torch.compiler.is_compiling():
+        return
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            raise RuntimeError(
+                f"SegmentPlan.{method}(): the tensor is batched by vmap, and a plan is one grouping for all. Make the "
+                "plan outside of vmap, or pass the index itself to the operator"
+            )
+        tensor = functorch.get_unwrapped(tensor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +64,7 @@ class SegmentPlan:
 
         Raises:
             IndexError: an entry is out of range (on CUDA: a device assert; see `check_indices`).
+            RuntimeError: `index` is batched by vmap, as for the other two: a plan is one grouping for all.
 
         Example:
             >>> import torch, reprocuda
@@ -59,6 +74,7 @@ class SegmentPlan:
         """
         from .checks import check_range, checks
 
+        _refuse_batched("from_index", index)
         flat = index.detach().reshape(-1).clone()  # the caller may reuse the buffer between forward and backward
         if checks.on:
             check_range("SegmentPlan.from_index", flat, 0, num_segments)
@@ -84,11 +100,12 @@ class SegmentPlan:
             >>> reprocuda.segment_sum(torch.tensor([1., 2., 4.]), plan)
             tensor([3., 0., 4.])
         """
+        _refuse_batched("from_offsets", offsets)
         if offsets.dim() != 1 or offsets.numel() == 0 or offsets.dtype not in (torch.int32, torch.int64):
             raise ValueError("offsets must be an int32 or int64 vector of num_segments + 1 elements")
         offsets = offsets.detach().to(torch.int64, copy=True)
         rows = int(offsets[-1]) if num_rows is None else num_rows
-        readable = _has_data(offsets) and offsets.is_cpu
+        readable = has_data(offsets) and offsets.is_cpu
         if readable and (int(offsets[0]) != 0 or int(offsets[-1]) != rows or bool((offsets.diff() < 0).any())):
             raise ValueError(f"offsets must rise from 0 to the number of rows, {rows}")
         return cls(None, offsets, rows, torch.Size([rows]))
@@ -112,10 +129,11 @@ class SegmentPlan:
         """
         from .checks import checks
 
+        _refuse_batched("from_sorted", index)
         if index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):
             raise ValueError("a sorted index must be an int32 or int64 vector")
         index = index.detach().to(torch.int64, copy=True).contiguous()
-        readable = _has_data(index) and index.numel() and (index.is_cpu or checks.on)
+        readable = has_data(index) and index.numel() and (index.is_cpu or checks.on)
         if readable and (bool((index.diff() < 0).any()) or int(index[0]) < 0 or int(index[-1]) >= num_segments):
             raise ValueError(f"a sorted index must rise within [0, {num_segments})")
         offsets = torch.searchsorted(index, torch.arange(num_segments + 1, device=index.device))

@@ -19,6 +19,10 @@ _MASKS = (torch.bool, torch.uint8)
 _FIRST_DIMS = [list(range(count)) for count in range(65)]  # torch allows 64 dimensions
 
 
+def has_mask(indices: Sequence[Tensor | None]) -> bool:
+    return any(index is not None and index.dtype in _MASKS for index in indices)
+
+
 def normalize_indices(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[Tensor], list[int]]:
     """Integer index tensors and the dimension of `base` that each one indexes, as torch reads its argument `indices`.
 
@@ -155,3 +159,16 @@ def _index_put_legacy_batched(base: Tensor, indices: list[Tensor], dims: list[in
 
 _batched_library = torch.library.Library("reprocuda", "IMPL", "Batched")
 _batched_library.impl("index_put", _index_put_legacy_batched)
+
+
+def _index_put_masked(base: Tensor, indices: list[Tensor], places: list[int], values: Tensor) -> Tensor:
+    tensors, dims = normalize_indices(base, ops.by_dim(indices, places))
+    return ops.index_put(base, tensors, dims, values)
+
+
+def _index_put_masked_backward(grad: Tensor, indices: list[Tensor], places: list[int], shape: list[int]) -> Tensor:
+    return reduce_to_shape(torch.ops.aten.index(grad, ops.by_dim(indices, places)), torch.Size(shape)).clone()
+
+
+ops.fragment.impl("index_put_masked", _index_put_masked, "CompositeExplicitAutograd")
+ops.fragment.impl("index_put_masked_backward", _index_put_masked_backward, "CompositeExplicitAutograd")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from . import autograd, ops
-from .functional import is_compiling, wrap_dim
+from .functional import wrap_dim
 from .lookup import LookupRoute, without_padding
 from .plan import SegmentPlan
 from .points import PointRoute, normalize_indices, on_device_of
@@ -47,7 +47,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     """
     if sparse_grad or out is not None or index.dtype not in (torch.int32, torch.int64):
         return torch.gather(input, dim, index, sparse_grad=sparse_grad, out=out)
-    if is_compiling():
+    if autograd.needs_operators("gather"):
         return ops.gather(input, dim, index)
     return autograd.gather(ElementRoute(wrap_dim(dim, input.dim())), input, (index,))
 
@@ -82,7 +82,7 @@ def index_select(input: Tensor, dim: int, index: Tensor | SegmentPlan, *, out: T
     planned = isinstance(index, SegmentPlan)
     if out is not None:
         return torch.index_select(input, dim, index.targets if planned else index, out=out)
-    if is_compiling():
+    if autograd.needs_operators("index_select"):
         return ops.index_select(input, dim, index.targets if planned else index)
     dim = wrap_dim(dim, input.dim())
     return (
@@ -171,7 +171,7 @@ def index(input: Tensor, indices: Tensor | Sequence[Tensor | None]) -> Tensor:
         tensors, dims = normalize_indices(input, indices)
     except ValueError:
         return torch.ops.aten.index(input, indices)
-    if is_compiling():
+    if autograd.needs_operators("index"):
         return ops.index(input, tensors, dims)
     return autograd.gather(PointRoute(tuple(dims)), input, tuple(tensors))
 
@@ -230,7 +230,7 @@ def embedding(
     if max_norm is not None:
         with torch.no_grad():
             torch.embedding_renorm_(weight, indices.contiguous(), max_norm, norm_type)
-    if is_compiling():
+    if autograd.needs_operators("embedding"):
         return ops.embedding(weight, indices, padding, scale_grad_by_freq)
     if planned and not scale_grad_by_freq:
         rows = autograd.gather(PlanRoute(input), weight, ()).reshape(*input.shape, weight.shape[1])

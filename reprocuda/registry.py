@@ -83,7 +83,7 @@ registry: dict[str, Operator] = {operator.name: operator for operator in _OPERAT
 
 
 def select(names: list[str] | tuple[str, ...] | str | None) -> tuple[Operator, ...]:
-    """The operators of these names, or all that replace something.
+    """The operators of these names (an empty list: none), or all that replace something.
 
     Raises:
         ValueError: there is no operator of that name, or it replaces nothing.

@@ -33,10 +33,23 @@ class _Scope:
     devices: tuple[str, ...]
     strict: bool
 
+    @property
+    def empty(self) -> bool:
+        return not (self.overrides and self.devices)
+
     def change(self, amount: int) -> None:
         for device in self.devices:
             for overrides in self.overrides:
                 installed.change(overrides, device, amount, self.strict)
+
+
+def _refuse_tracing() -> None:
+    """Dynamo then leaves the function that calls it uncompiled, or reports this where it must not (fullgraph=True)."""
+    if torch.compiler.is_compiling():
+        raise RuntimeError(
+            "reprocuda.enable() and reprocuda.enabled() cannot be traced by torch.compile: they change what the "
+            "process runs. Open the scope around the compiled function"
+        )
 
 
 class _Stance:
@@ -47,8 +60,15 @@ class _Stance:
         self._stance: Any = None
 
     def enter(self) -> None:
+        _refuse_tracing()
         if self._count == 0:
-            self._stance = torch.compiler.set_stance("force_eager")
+            try:
+                self._stance = torch.compiler.set_stance("force_eager")
+            except RuntimeError as error:
+                raise RuntimeError(
+                    "reprocuda: a strict scope cannot be opened inside a function that torch.compile has compiled, "
+                    "which can no longer be made to run eagerly. Open it around the call"
+                ) from error
         self._count += 1
 
     @property
@@ -88,18 +108,23 @@ def _make_scope(ops, devices, strict: bool) -> _Scope:
 
 
 def _enter(scope: _Scope) -> None:
+    _refuse_tracing()
+    if scope.empty:
+        return
     with _lock:
+        if not scope.strict:
+            _warn_once()  # first: a filter may turn it into an error
         for device in scope.devices:
             for overrides in scope.overrides:
                 installed.install(overrides, device)
         if scope.strict:
             stance.enter()
-        else:
-            _warn_once()
         scope.change(+1)
 
 
 def _leave(scope: _Scope) -> None:
+    if scope.empty:
+        return
     with _lock:
         scope.change(-1)
         if scope.strict:
@@ -121,7 +146,6 @@ def open_now() -> tuple[tuple[tuple[str, ...], str, bool], ...]:
 def _warn_once() -> None:
     global _warned
     if not _warned:
-        _warned = True
         warnings.warn(
             "reprocuda.enable(): torch.compile's inductor lowers scatter_add, index_add and index_put itself and does "
             "not reach the enabled operators. Use strict=True to run compiled functions eagerly, or call reprocuda's "
@@ -129,6 +153,7 @@ def _warn_once() -> None:
             CompileWarning,
             stacklevel=4,
         )
+        _warned = True
 
 
 def enable(
@@ -143,15 +168,15 @@ def enable(
     without.
 
     Args:
-        ops: names from `reprocuda.registry`; None: all. Operators whose sums are another's, as gather's gradient is
-            scatter_add, switch that one.
+        ops: names from `reprocuda.registry`; None: all; an empty list: none. Operators whose sums are another's, as
+            gather's gradient is scatter_add, switch that one.
         devices: "cpu", "cuda" or both; None: all that this build and this torch have.
         strict: run functions that torch.compile compiled eagerly meanwhile, because inductor's own kernels would be
             used otherwise; and refuse unusual arguments that torch accepts even where the order of a sum cannot matter.
 
     Raises:
         ValueError: an unknown operator or device.
-        RuntimeError: no kernels for that device in this build.
+        RuntimeError: no kernels for that device in this build; or a strict scope inside a compiled function.
 
     Determinism: the enabled operators are exact. Arguments that reprocuda cannot sum exactly raise; nothing is
     silently left to torch, but for torch.compile without `strict`, of which a `CompileWarning` tells once.

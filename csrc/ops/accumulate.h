@@ -35,7 +35,7 @@ inline bool integer_alpha_fits(Dtype dtype, int64_t alpha) {
 }
 
 // torch's rule, with one op-math type: alpha becomes fp32 for 16- and 32-bit floats and double for fp64, rounded once.
-// A Python integer arrives twice, as a double and as itself, so that its own rounding is the only one.
+// A Python integer arrives as `integer`, with real == 1, so that its own rounding is the only one.
 inline Alpha make_alpha(ElementType type, double real, double imag, int64_t integer, const char* op) {
   Alpha alpha;
   if (!is_floating_point(type.dtype)) {
@@ -45,12 +45,12 @@ inline Alpha make_alpha(ElementType type, double real, double imag, int64_t inte
     return alpha;
   }
   check<Irregular>(imag == 0 || type.is_complex, op, "(): alpha is complex, the dtype is not");
-  const bool from_integer = static_cast<double>(integer) == real;
+  const bool is_integer = real == 1 && imag == 0;
   if (type.dtype == Dtype::kFloat64) {
-    alpha.real = real;
+    alpha.real = is_integer ? static_cast<double>(integer) : real;
     alpha.imag = imag;
   } else {
-    const float narrow_real = from_integer ? static_cast<float>(integer) : static_cast<float>(real);
+    const float narrow_real = is_integer ? static_cast<float>(integer) : static_cast<float>(real);
     const float narrow_imag = static_cast<float>(imag);
     check<Irregular>(!(std::isinf(narrow_real) && std::isfinite(real)) && !(std::isinf(narrow_imag) && std::isfinite(imag)),
                      op, "(): alpha overflows the op-math type");

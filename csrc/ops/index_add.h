@@ -7,11 +7,11 @@
 namespace reprocuda {
 
 inline constexpr const char* kIndexAddSchemas[] = {
-    "index_add(Tensor self, int dim, Tensor index, Tensor source, float alpha=1, float alpha_imag=0, int alpha_int=1) "
-    "-> Tensor",
-    "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, float alpha=1, float alpha_imag=0, int alpha_int=1) "
-    "-> ()",
-    "index_add_out(Tensor self, int dim, Tensor index, Tensor source, float alpha, float alpha_imag, int alpha_int, "
+    "index_add(Tensor self, int dim, Tensor index, Tensor source, float alpha=1, float alpha_imag=0, "
+    "SymInt alpha_int=1) -> Tensor",
+    "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, float alpha=1, float alpha_imag=0, "
+    "SymInt alpha_int=1) -> ()",
+    "index_add_out(Tensor self, int dim, Tensor index, Tensor source, float alpha, float alpha_imag, SymInt alpha_int, "
     "Tensor(a!) out) -> ()",
 };
 

@@ -9,9 +9,9 @@ inline constexpr const char* kSegmentSchemas[] = {
     "segment_plan(Tensor index, SymInt num_segments) -> (Tensor permutation, Tensor offsets)",
     "segment_sum(Tensor src, Tensor? permutation, Tensor offsets) -> Tensor",
     "index_add_planned(Tensor self, int dim, Tensor? permutation, Tensor offsets, Tensor source, float alpha=1, "
-    "float alpha_imag=0, int alpha_int=1) -> Tensor",
+    "float alpha_imag=0, SymInt alpha_int=1) -> Tensor",
     "index_add_planned_(Tensor(a!) self, int dim, Tensor? permutation, Tensor offsets, Tensor source, float alpha=1, "
-    "float alpha_imag=0, int alpha_int=1) -> ()",
+    "float alpha_imag=0, SymInt alpha_int=1) -> ()",
 };
 
 template <class Backend>

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -136,28 +137,74 @@ inline bool ranges_meet(const Tensor& a, const Tensor& b) {
   return x.first < y.last && y.first < x.last;
 }
 
-// Does every element have memory of its own? Sufficient, and exact for anything made by slicing, permuting or expanding.
+struct Step {
+  int64_t stride;
+  int64_t size;
+};
+
+// The same for dimensions that interleave in a way that their strides alone do not tell: one bit for each element of the
+// memory that they reach. Only as_strided makes three of them.
+inline bool offsets_are_distinct(const std::vector<Step>& steps, int64_t reach) {
+  std::vector<bool> taken(static_cast<size_t>(reach));
+  std::vector<int64_t> position(steps.size());
+  int64_t offset = 0;
+  for (size_t d = 0; d < steps.size();) {
+    if (d == 0) {
+      if (taken[static_cast<size_t>(offset)]) {
+        return false;
+      }
+      taken[static_cast<size_t>(offset)] = true;
+    }
+    if (++position[d] < steps[d].size) {
+      offset += steps[d].stride;
+      d = 0;
+    } else {  // carry
+      offset -= steps[d].stride * (steps[d].size - 1);
+      position[d] = 0;
+      ++d;
+    }
+  }
+  return true;
+}
+
+// Does every element have memory of its own? Exact: torch's own check gives up where the answer is not in the strides, and
+// then writes whatever comes of it.
 inline bool elements_are_distinct(const Tensor& tensor) {
   if (tensor.numel() <= 1 || tensor.is_contiguous()) {
     return true;
   }
-  std::vector<std::pair<int64_t, int64_t>> steps;  // (stride, size)
+  std::vector<Step> steps;
+  int64_t reach = 1;
   const auto sizes = tensor.sizes();
   const auto strides = tensor.strides();
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] > 1) {
-      steps.emplace_back(strides[d], sizes[d]);
+      steps.push_back({strides[d], sizes[d]});
+      reach += (sizes[d] - 1) * strides[d];
     }
   }
-  std::sort(steps.begin(), steps.end());
-  int64_t reach = 1;
-  for (const auto& [stride, size] : steps) {
-    if (stride < reach) {
-      return false;
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.stride < b.stride; });
+  // A dimension that steps over all that the smaller ones reach has no part in it. Slicing and permuting make no others.
+  while (!steps.empty()) {
+    const auto [stride, size] = steps.back();
+    const int64_t reach_of_smaller = reach - (size - 1) * stride;
+    if (stride < reach_of_smaller) {
+      break;
     }
-    reach += (size - 1) * stride;
+    reach = reach_of_smaller;
+    steps.pop_back();
   }
-  return true;
+  if (steps.empty()) {
+    return true;
+  }
+  if (steps.front().stride == 0) {
+    return false;
+  }
+  if (steps.size() == 2) {  // they meet where a multiple of one stride is a multiple of the other
+    const int64_t divisor = std::gcd(steps[0].stride, steps[1].stride);
+    return steps[1].stride / divisor >= steps[0].size || steps[0].stride / divisor >= steps[1].size;
+  }
+  return offsets_are_distinct(steps, reach);
 }
 
 inline bool is_dense(const Tensor& tensor) {

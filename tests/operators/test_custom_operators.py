@@ -14,6 +14,7 @@ def real(*shape, grad=True, dtype=torch.float32):
 
 
 INDEX = torch.tensor([0, 2, 2])
+INDEX_PAIR, MASK = torch.tensor([2, 0]), torch.tensor([True, False, False, True])
 PLAN = reprocuda.SegmentPlan.from_index(INDEX, 4)
 SORTED = reprocuda.SegmentPlan.from_sorted(INDEX, 4)
 ELEMENTS = torch.tensor([[0, 1], [2, 1]])
@@ -28,6 +29,9 @@ FUNCTIONAL = {
     "scatter_add": lambda: (ops.scatter_add, real(4, 2), 0, ELEMENTS, real(3, 2)),
     "index_put": lambda: (ops.index_put, real(3, 4), [INDEX], [1], real(3, 1)),
     "index_put two": lambda: (ops.index_put, real(3, 2, 4), [INDEX, INDEX], [0, 2], real(3, 2)),
+    "index_put_masked": lambda: (ops.index_put_masked, real(3, 4), [MASK], [1], real(3, 2)),
+    "index_put_masked broadcast": lambda: (ops.index_put_masked, real(3, 4), [INDEX_PAIR, MASK], [0, 1], real(1)),
+    "index_put_masked_backward": lambda: (ops.index_put_masked_backward, real(3, 4), [MASK], [1], [1, 2]),
     "embedding_dense_backward": lambda: (ops.embedding_dense_backward, real(3, 2), INDEX, 4, 1, False),
     "segment_plan": lambda: (ops.segment_plan, INDEX, 4),
     "segment_sum": lambda: (ops.segment_sum, real(3, 2), PLAN.permutation, PLAN.offsets),
@@ -52,6 +56,7 @@ MUTATING = {
     ),
     "index_put_": lambda: (ops.index_put_, real(3, 4, grad=False), [INDEX], [1], real(3, 1, grad=False)),
     "index_put_rows_": lambda: (ops.index_put_rows_, real(4, 2, grad=False), INDEX, real(3, 1, grad=False)),
+    "fingerprint_": lambda: (ops.fingerprint_, torch.zeros(2, 2, dtype=torch.int64), 1, real(3, grad=False)),
     "index_add_planned_": lambda: (
         ops.index_add_planned_, real(4, 2, grad=False), 0, PLAN.permutation, PLAN.offsets, real(3, 2, grad=False),
     ),

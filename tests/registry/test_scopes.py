@@ -283,3 +283,68 @@ def test_leaving_a_scope_that_is_not_open_changes_nothing():
     index, source = torch.zeros(3, dtype=torch.long), torch.tensor([1e8, 1.0, -1e8])
     with reprocuda.enabled("index_add"):
         assert torch.zeros(1).index_add(0, index, source).item() == 1.0
+
+
+def test_a_warning_that_is_an_error_installs_nothing():
+    code = """
+        import warnings, torch, reprocuda
+        from torch.library import get_kernel
+        warnings.simplefilter("error")
+        for attempt in (reprocuda.enable, reprocuda.enabled().__enter__) * 2:
+            try:
+                attempt()
+            except reprocuda.CompileWarning:
+                pass
+            else:
+                raise AssertionError("not warned")
+            assert "RegisterCPU" in str(get_kernel("aten::index_add_", "CPU"))
+            assert {o.state for o in reprocuda.status().operators if o.device == "cpu"} == {"off", "call only"}
+            try:
+                reprocuda.disable()
+            except RuntimeError as error:
+                assert "nothing is enabled" in str(error)
+        reprocuda.enable(strict=True)
+        print({o.state for o in reprocuda.status().operators if o.device == "cpu"} == {"ours", "call only"})
+    """
+    assert run_python(code) == "True"
+
+
+@pytest.mark.parametrize("nothing", [{"ops": []}, {"ops": ()}, {"devices": []}], ids=str)
+def test_enabling_nothing_does_nothing(nothing):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with reprocuda.enabled(**nothing), reprocuda.enabled(**nothing, strict=True):
+            assert not index_add_is_ours() and not reprocuda.status().compile_forced_eager
+        reprocuda.enable(**nothing)
+        reprocuda.disable()  # it pairs up all the same
+
+
+def test_a_strict_scope_cannot_be_opened_inside_compiled_code():
+    def inside(x):
+        with reprocuda.enabled(strict=True):
+            return x.index_add(0, SAME, CANCELLING)
+
+    torch._dynamo.reset()
+    with pytest.raises(RuntimeError, match="a strict scope cannot be opened inside a function"):
+        torch.compile(inside, backend="aot_eager")(torch.zeros(1))
+    assert not index_add_is_ours() and not reprocuda.status().compile_forced_eager
+    with reprocuda.enabled():
+        assert (
+            torch.compile(lambda x: x.index_add(0, SAME, CANCELLING), backend="aot_eager")(torch.zeros(1)).item() == 1
+        )
+    torch._dynamo.reset()
+    assert inside(torch.zeros(1)).item() == 1
+
+
+def test_a_scope_inside_compiled_code_runs_uncompiled():
+    def inside(x):
+        with reprocuda.enabled():
+            return x.index_add(0, SAME, CANCELLING)
+
+    torch._dynamo.reset()
+    assert torch.compile(inside, backend="aot_eager")(torch.zeros(1)).item() == 1
+    assert not index_add_is_ours()
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(inside, backend="aot_eager", fullgraph=True)(torch.zeros(1))
+    torch._dynamo.reset()
