@@ -45,6 +45,7 @@ __all__ = [
     "index_put",
     "index_put_",
     "index_select",
+    "manifest",
     "registry",
     "reproducible",
     "rng_state",
@@ -60,7 +61,7 @@ __all__ = [
 
 # What costs an import that not everybody needs: each name, and the module that has it (a module of that very name is
 # itself the value). Loaded when first asked for.
-_LAZY: dict[str, str] = {"doctor": "inspection.doctor"}
+_LAZY: dict[str, str] = {"doctor": "inspection.doctor", "manifest": "inspection.manifest"}
 
 
 def __getattr__(name: str) -> object:

@@ -14,7 +14,7 @@ import sys
 
 from .output import UsageError
 
-COMMANDS = ("doctor", "status", "bench")
+COMMANDS = ("run", "doctor", "manifest", "status", "bench")
 
 
 def build_parser() -> argparse.ArgumentParser:
