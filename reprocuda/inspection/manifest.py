@@ -105,7 +105,7 @@ def manifest(
         >>> with torch.no_grad():
         ...     _ = model.bias.add_(1)
         >>> [difference.name for difference in before.diff(reprocuda.manifest(model, rate=0.1))]
-        ['weights.entries.bias', 'weights.sha256']
+        ['weights.sha256', 'weights.entries.bias']
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     script = Path(main) if main and Path(main).is_file() else None
