@@ -45,7 +45,6 @@ struct Choice {
 constexpr int kAllWorkers = std::numeric_limits<int>::max();
 constexpr int64_t kElementsPerCopier = 1 << 15;
 constexpr int64_t kMostElementBins = 1 << 16;   // a set of 1 MiB
-constexpr int64_t kLongRun = 4;                 // rows a target from which on a sorted column goes segment by segment
 constexpr int64_t kSmallElements = 1 << 13;     // below this waking a second thread costs more than it saves
 
 template <class T, class Position, class Index>
@@ -82,6 +81,13 @@ int64_t sum_slices_by_partition(const Accumulation& problem, const Index* index,
   return -1;
 }
 
+// Rows a target from which on a sorted column goes segment by segment. Short segments cost a wrong guess at their length
+// each; long ones make a cell wait for itself, and the two-sums of fp64 wait longer.
+int64_t long_run(const Accumulation& problem) {
+  if (problem.dtype == Dtype::kFloat64) return 4;
+  return bins_fit(problem) ? 32 : 12;
+}
+
 template <class Index>
 Choice choose(const Accumulation& problem, const Index* index) {
   const Algorithm forced = forced_algorithm.load();
@@ -89,8 +95,7 @@ Choice choose(const Accumulation& problem, const Index* index) {
   const int64_t elements = problem.outer * problem.num_rows * problem.inner;
   const bool few_targets = bins_fit(problem) && problem.num_targets <= 4 * problem.num_rows;
   if (problem.inner == 1 && few_targets && elements <= kSmallElements) return {Algorithm::kBins, 1};
-  // Sorted input needs no cells, and long runs of equal keys would make a cell wait for itself.
-  const bool long_runs = problem.num_rows / kLongRun >= problem.num_targets;
+  const bool long_runs = problem.num_rows / long_run(problem) >= problem.num_targets;
   if (problem.inner == 1 && long_runs && is_sorted_index(index, problem.num_rows)) return {Algorithm::kRows, kAllWorkers};
   if (bins_pay(problem)) return {Algorithm::kBins, kAllWorkers};
   if (problem.inner == 1 && !problem.mean && problem.num_targets <= 8 * problem.num_rows) return {Algorithm::kPartition, kAllWorkers};
@@ -126,19 +131,28 @@ int64_t accumulate_floats(const Accumulation& problem) {
   return accumulate_indexed<T>(problem, static_cast<const int32_t*>(problem.index));
 }
 
-// The element-wise problem as one of rows: keys and values side by side. For few elements and many outputs.
-template <class T, class Key>
-int64_t sum_elements_by_rows(const ElementAccumulation& problem, const ElementKeys& keys) {
-  const int64_t bad = keys.first_out_of_range();
-  if (bad >= 0) return bad;
+// A row for every element, right as it is where the index names the targets themselves.
+Accumulation as_rows(const ElementAccumulation& problem) {
   Accumulation rows;
   rows.dtype = problem.dtype;
   rows.complex_pairs = problem.complex_pairs;
   rows.out = problem.out;
   rows.self = problem.self;
+  rows.src = problem.src;
+  rows.index = problem.index;
+  rows.index_is_int64 = problem.index_is_int64;
   rows.num_targets = problem.num_out;
   rows.num_rows = problem.num_elements;
   rows.inner = problem.complex_pairs ? 2 : 1;
+  return rows;
+}
+
+// The element-wise problem as one of rows: keys and values side by side. For few elements and many outputs.
+template <class T, class Key>
+int64_t sum_elements_by_rows(const ElementAccumulation& problem, const ElementKeys& keys) {
+  const int64_t bad = keys.first_out_of_range();
+  if (bad >= 0) return bad;
+  Accumulation rows = as_rows(problem);
   Key* key = nullptr;
   T* values = nullptr;
   const Workspace memory = lease([&](Layout& layout) {
@@ -183,21 +197,6 @@ Choice choose(const ElementAccumulation& problem) {
 bool is_plain_index(const ElementAccumulation& problem, const ElementKeys& keys) {
   return !problem.complex_pairs && keys.ndim() == 1 && keys.key_stride() == 0 && keys.index_scale() == 1 && keys.index_stride() == 1 &&
          keys.src_stride() == 1 && problem.dim_size == problem.num_out;
-}
-
-Accumulation as_rows(const ElementAccumulation& problem) {
-  Accumulation rows;
-  rows.dtype = problem.dtype;
-  rows.complex_pairs = problem.complex_pairs;
-  rows.out = problem.out;
-  rows.self = problem.self;
-  rows.src = problem.src;
-  rows.index = problem.index;
-  rows.index_is_int64 = problem.index_is_int64;
-  rows.num_targets = problem.num_out;
-  rows.num_rows = problem.num_elements;
-  rows.inner = problem.complex_pairs ? 2 : 1;
-  return rows;
 }
 
 template <class T>

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "accumulate.h"
+#include "cell_sets.h"
 #include "exact_scan.h"
 #include "index_checks.h"
 #include "outputs.h"
-#include "select_kernels.h"
 #include "workspace.h"
 
 namespace reprocuda::cpu {
@@ -18,23 +18,19 @@ constexpr int64_t kSetsBytes = int64_t{12} << 20;       // all cells of all work
 constexpr int64_t kMostOutputs = int64_t{1} << 16;      // a set of 1 MiB
 constexpr int64_t kReplicatedOutputs = 512;             // four copies still fit in the first-level cache
 constexpr int64_t kElementsPerWorker = 1 << 14;
-constexpr int64_t kOutputsPerTask = 1 << 11;
-constexpr int64_t kCellsPerFinisher = 1 << 15;          // fewer cells are rounded sooner than a thread wakes up
-constexpr int64_t kPadding = 24;  // doubles between sets: strides of whole pages make them fight for cache ways
 
 template <class T, class Index>
 class BinsDriver {
  public:
   BinsDriver(const Accumulation& problem, const Index* index, FirstStage first_stage, int max_workers)
       : problem_(problem), index_(index), first_stage_(first_stage),
-        kernels_(select_kernels([](auto isa) { return isa.template cells<T>(); })) {
+        kernels_(select_cell_kernels<T>()), shared_flagged_(problem.num_targets, problem.inner) {
     outputs_ = problem.num_targets * problem.inner;
     cell_doubles_ = kernels_.cell_doubles(problem.inner);
     const bool replicate = problem.inner == 1 && problem.num_targets <= kReplicatedOutputs && problem.alpha.is_one &&
                            !problem.mean && problem.num_rows > 64 * problem.num_targets;
     copies_ = replicate ? kReplicas : 1;
-    // The padding also covers the whole vector in which the last cells are read.
-    set_doubles_ = static_cast<int64_t>(round_up(problem.num_targets * cell_doubles_, 8)) + kPadding + 8 * kStateDoubles<T>;
+    set_doubles_ = set_doubles<T>(problem.num_targets * cell_doubles_);
     const int64_t worker_bytes = copies_ * set_doubles_ * static_cast<int64_t>(sizeof(double));
     workers_ = workers_for(problem.outer * problem.num_rows * problem.inner, kElementsPerWorker);
     workers_ = static_cast<int>(std::clamp<int64_t>(kSetsBytes / worker_bytes, 1, std::min(workers_, max_workers)));
@@ -42,18 +38,20 @@ class BinsDriver {
   }
 
   int64_t run() {
-    tasks_ = by_slice_ ? problem_.outer : (problem_.num_targets + targets_per_task() - 1) / targets_per_task();
     const Workspace memory = lease([&](Layout& layout) {
       sets_ = layout.take<double>(workers_ * copies_ * set_doubles_);
       counts_ = layout.take<int64_t>(problem_.mean ? workers_ * problem_.num_targets : 0);
-      flagged_ = layout.take<int32_t>(by_slice_ ? problem_.outer * outputs_ : outputs_);
-      num_flagged_ = layout.take<int64_t>(tasks_);
+      if (by_slice_) {
+        flagged_ = layout.take<int32_t>(problem_.outer * outputs_);
+        num_flagged_ = layout.take<int64_t>(problem_.outer);
+      } else {
+        shared_flagged_.take(layout);
+      }
     });
     return by_slice_ ? run_slices() : run_rows();
   }
 
  private:
-  int64_t targets_per_task() const { return std::max<int64_t>(1, kOutputsPerTask / problem_.inner); }
   double* set(int64_t worker) const { return sets_ + worker * copies_ * set_doubles_; }
   int64_t* counts(int64_t worker) const { return problem_.mean ? counts_ + worker * problem_.num_targets : nullptr; }
   const T* src(int64_t slice) const { return static_cast<const T*>(problem_.src) + slice * problem_.num_rows * problem_.inner; }
@@ -134,20 +132,8 @@ class BinsDriver {
       });
       if (bad.found()) return bad.get();
       merge_counts();
-      const int64_t targets = targets_per_task();
-      const int finishers = std::min(workers_, workers_for(outputs_ * workers_ * copies_, kCellsPerFinisher));
-      run_tasks(finishers, tasks_, [&](int, int64_t task) {
-        const RoundingScope scope(kRoundingMode<T>);
-        const int64_t first = task * targets;
-        const int64_t last = std::min(problem_.num_targets, first + targets);
-        num_flagged_[task] = kernels_.finish(finish_job(0, workers_, slice), first, last, flagged_ + first * problem_.inner);
-      });
-      int64_t total = 0;
-      for (int64_t task = 0; task < tasks_; ++task) {
-        std::copy_n(flagged_ + task * targets * problem_.inner, num_flagged_[task], flagged_ + total);
-        total += num_flagged_[task];
-      }
-      if (total > 0) sum_slice_exactly(slice, flagged_, total, workers_, ExactMemory(outputs_, 1).share(0));
+      const int64_t left = shared_flagged_.finish(kernels_, finish_job(0, workers_, slice), workers_);
+      if (left > 0) sum_slice_exactly(slice, shared_flagged_.list(), left, workers_, ExactMemory(outputs_, 1).share(0));
     }
     return -1;
   }
@@ -184,11 +170,11 @@ class BinsDriver {
   int64_t copies_ = 1;
   int workers_ = 1;
   bool by_slice_ = false;
-  int64_t tasks_ = 0;
   double* sets_ = nullptr;
   int64_t* counts_ = nullptr;
-  int32_t* flagged_ = nullptr;
-  int64_t* num_flagged_ = nullptr;
+  int32_t* flagged_ = nullptr;      // [outer, outputs], of each slice its own stretch, where slices are for one worker each
+  int64_t* num_flagged_ = nullptr;  // [outer]
+  FlaggedOutputs shared_flagged_;   // else
 };
 
 }  // namespace

@@ -2,54 +2,36 @@
 
 #include <algorithm>
 
+#include "cell_sets.h"
 #include "exact_scan.h"
 #include "outputs.h"
-#include "parallel.h"
 #include "partition.h"
-#include "select_kernels.h"
-#include "workspace.h"
 
 namespace reprocuda::cpu {
 namespace {
 
 constexpr int64_t kElementsPerWorker = 1 << 14;
-constexpr int64_t kOutputsPerTask = 1 << 11;
-constexpr int64_t kCellsPerFinisher = 1 << 15; // fewer cells are rounded sooner than a thread wakes up
 constexpr int64_t kMostRowTargets = 1 << 14;   // cells of a row stay in the second-level cache
 constexpr int64_t kSetsBytes = int64_t{12} << 20;
 constexpr int64_t kBatch = 512;                // elements between two calls of a kernel
-
-template <class T>
-int64_t set_doubles(int64_t targets) {
-  return static_cast<int64_t>(round_up(targets * kStateDoubles<T>, 8)) + 8 * kStateDoubles<T> + 24;
-}
-
-template <class T>
-CellKernels<T> kernels() {
-  return select_kernels([](auto isa) { return isa.template cells<T>(); });
-}
 
 // Cells for all outputs, one set a worker, filled batch by batch.
 template <class T>
 class ElementBins {
  public:
   ElementBins(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers)
-      : problem_(problem), source_(keys, problem.complex_pairs), first_stage_(first_stage), kernels_(kernels<T>()) {
-    outputs_ = problem.num_out * (problem.complex_pairs ? 2 : 1);
-    doubles_ = set_doubles<T>(outputs_);
+      : problem_(problem), source_(keys, problem.complex_pairs), first_stage_(first_stage), kernels_(select_cell_kernels<T>()),
+        outputs_(problem.num_out * (problem.complex_pairs ? 2 : 1)), flagged_(outputs_, 1) {
+    doubles_ = set_doubles<T>(outputs_ * kStateDoubles<T>);
     const int64_t most = kSetsBytes / (doubles_ * static_cast<int64_t>(sizeof(double)));
     workers_ = std::min(workers_for(problem.num_elements, kElementsPerWorker), max_workers);
     workers_ = static_cast<int>(std::clamp<int64_t>(most, 1, workers_));
   }
 
   int64_t run() {
-    const int64_t tasks = (outputs_ + kOutputsPerTask - 1) / kOutputsPerTask;
-    int32_t* flagged = nullptr;
-    int64_t* num_flagged = nullptr;
     const Workspace memory = lease([&](Layout& layout) {
       sets_ = layout.take<double>(workers_ * doubles_);
-      flagged = layout.take<int32_t>(outputs_);
-      num_flagged = layout.take<int64_t>(tasks);
+      flagged_.take(layout);
     });
     FirstPosition bad;
     run_tasks(workers_, workers_, [&](int, int64_t part) {
@@ -63,18 +45,8 @@ class ElementBins {
     if (bad.found()) return bad.get();
     const FinishJob<T> job{sets_, workers_, doubles_, static_cast<const T*>(problem_.self), static_cast<T*>(problem_.out),
                            nullptr, 1, first_stage_};
-    const int finishers = std::min(workers_, workers_for(outputs_ * workers_, kCellsPerFinisher));
-    run_tasks(finishers, tasks, [&](int, int64_t task) {
-      const RoundingScope scope(kRoundingMode<T>);
-      const int64_t first = task * kOutputsPerTask;
-      num_flagged[task] = kernels_.finish(job, first, std::min(outputs_, first + kOutputsPerTask), flagged + first);
-    });
-    int64_t total = 0;
-    for (int64_t task = 0; task < tasks; ++task) {
-      std::copy_n(flagged + task * kOutputsPerTask, num_flagged[task], flagged + total);
-      total += num_flagged[task];
-    }
-    if (total > 0) sum_uncertified(flagged, total);
+    const int64_t left = flagged_.finish(kernels_, job, workers_);
+    if (left > 0) sum_uncertified(flagged_.list(), left);
     return -1;
   }
 
@@ -106,6 +78,7 @@ class ElementBins {
   FirstStage first_stage_;
   CellKernels<T> kernels_;
   int64_t outputs_;
+  FlaggedOutputs flagged_;
   int64_t doubles_;
   int workers_;
   double* sets_ = nullptr;
@@ -126,11 +99,11 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
   const int64_t targets = problem.dim_size;
   const int64_t length = keys.size(keys.ndim() - 1);
   const int64_t num_rows = problem.num_elements / length;
-  const int64_t doubles = set_doubles<T>(targets);
+  const int64_t doubles = set_doubles<T>(targets * kStateDoubles<T>);
   const int workers = std::min(workers_for(problem.num_elements, kElementsPerWorker), max_workers);
   const int64_t per_task = std::max<int64_t>(1, kElementsPerWorker / 4 / (length + targets));
   const int64_t tasks = (num_rows + per_task - 1) / per_task;
-  const CellKernels<T> kernel = kernels<T>();
+  const CellKernels<T> kernel = select_cell_kernels<T>();
   double* sets = nullptr;
   int32_t* flagged = nullptr;
   int64_t* num_flagged = nullptr;
@@ -146,17 +119,17 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
   const T* const src = static_cast<const T*>(problem.src);
   const T* const self = static_cast<const T*>(problem.self);
   T* const out = static_cast<T*>(problem.out);
-  // Calls each(worker, row, run) for all rows.
-  const auto for_each_row = [&](auto&& each) {
+  // Calls each(worker, row, run) for all rows, which are too short to set a rounding mode for each.
+  const auto for_each_row = [&](RoundingMode mode, auto&& each) {
     run_tasks(workers, tasks, [&](int worker, int64_t task) {
+      const RoundingScope scope(mode);
       const int64_t end = std::min(num_rows, (task + 1) * per_task);
       keys.for_each_run(task * per_task * length, end * length,
                         [&](const ElementKeys::Run& run) { each(worker, run.element / length, run); });
     });
   };
   keys.with_index([&](auto* index) {
-    for_each_row([&](int worker, int64_t row, const ElementKeys::Run& run) {
-      const RoundingScope scope(kRoundingMode<T>);
+    for_each_row(kRoundingMode<T>, [&](int worker, int64_t row, const ElementKeys::Run& run) {
       const CellsJob<T> job{sets + worker * doubles, targets, 1, Alpha{}, false, nullptr, 0};
       kernel.clear(job.cells, targets * kStateDoubles<T>);
       kernel.add_rows(job, index + run.index, src + run.src, 0, length);
@@ -166,7 +139,7 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
     });
     if (std::all_of(num_flagged, num_flagged + num_rows, [](int64_t count) { return count == 0; })) return;
     const ExactMemory exact(targets, workers);
-    for_each_row([&](int worker, int64_t row, const ElementKeys::Run& run) {
+    for_each_row(RoundingMode::kNearest, [&](int worker, int64_t row, const ElementKeys::Run& run) {
       if (num_flagged[row] == 0) return;
       const UncertifiedOutputs<T> outputs{self == nullptr ? nullptr : self + run.key, out + run.key, nullptr, 1, targets,
                                           flagged + row * targets, num_flagged[row], first_stage};

@@ -1,9 +1,8 @@
 #include "linearize.h"
 
 #include <algorithm>
-#include <atomic>
-#include <limits>
 
+#include "index_checks.h"
 #include "parallel.h"
 
 namespace reprocuda::cpu {
@@ -78,19 +77,14 @@ bool is_dense(const IndexLinearization& problem, int k) {
 
 int64_t linearize(const IndexLinearization& problem) {
   const bool simple = problem.num_indices == 1 && problem.is_int64[0] && is_dense(problem, 0);
-  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-  std::atomic<int64_t> first_bad{kNone};
+  FirstPosition bad;
   parallel_for(0, problem.num_elements, kGrain, [&](int64_t begin, int64_t end) {
     const int64_t stop = simple ? wrap_range(static_cast<const int64_t*>(problem.indices[0]), problem.dim_sizes[0],
                                              problem.keys, begin, end)
                                 : linearize_range(problem, begin, end);
-    if (stop < end) {
-      int64_t known = first_bad.load();
-      while (stop < known && !first_bad.compare_exchange_weak(known, stop)) {
-      }
-    }
+    if (stop < end) bad.note(stop);
   });
-  return first_bad.load() == kNone ? -1 : first_bad.load();
+  return bad.get();
 }
 
 }  // namespace reprocuda::cpu

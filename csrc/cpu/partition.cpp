@@ -10,11 +10,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "cell_sets.h"
 #include "exact_scan.h"
 #include "index_checks.h"
-#include "parallel.h"
-#include "select_kernels.h"
-#include "workspace.h"
 
 namespace reprocuda::cpu {
 namespace {
@@ -23,13 +21,12 @@ constexpr int64_t kElementsPerWorker = 1 << 14;
 constexpr int64_t kRangeTargets = 1 << 14;       // cells of a range, 256 KiB, stay in the second-level cache
 constexpr int64_t kMostRanges = 1 << 11;
 constexpr int64_t kTargetsPerTask = 1 << 11;
-constexpr int64_t kPadding = 24;                 // doubles between sets, see bins.cpp
 
 template <class T, class Source>
 class PartitionDriver {
  public:
   PartitionDriver(const PartitionProblem<T>& problem, const Source& source)
-      : problem_(problem), source_(source), kernels_(select_kernels([](auto isa) { return isa.template cells<T>(); })) {
+      : problem_(problem), source_(source), kernels_(select_cell_kernels<T>()) {
     workers_ = std::min(workers_for(problem.num_elements, kElementsPerWorker), problem.max_workers);
     const int bits = std::bit_width(static_cast<uint64_t>(problem.num_targets - 1));
     const int range_bits = std::bit_width(static_cast<uint64_t>(kRangeTargets)) - 1;
@@ -37,7 +34,7 @@ class PartitionDriver {
     shift_ = std::max({0, std::min(bits, range_bits), bits - most_range_bits});
     num_ranges_ = ((problem.num_targets - 1) >> shift_) + 1;
     range_targets_ = std::min(problem.num_targets, int64_t{1} << shift_);
-    set_doubles_ = static_cast<int64_t>(round_up(range_targets_ * kStateDoubles<T>, 8)) + kPadding + 8 * kStateDoubles<T>;
+    set_doubles_ = set_doubles<T>(range_targets_ * kStateDoubles<T>);
   }
 
   int64_t run() {

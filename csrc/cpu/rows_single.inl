@@ -126,7 +126,30 @@ class SingleColumnSums {
       sum.store_state(states);
       for (int state = 0; state < Sum::kStates; ++state) cell[state] = states[state * kPair];
     } else {
-      for (; first < last; ++first) add_value(cell, job_.src[job_.grouping.row(first)], job_.alpha);
+      add_few_rows(cell, first, last);
+    }
+  }
+
+  // In registers: in memory each addition would wait for the store of the one before.
+  void add_few_rows(double* cell, int64_t first, int64_t last) const {
+    if constexpr (std::is_same_v<T, double>) {
+      if (!job_.alpha.is_one) {
+        for (; first < last; ++first) add_value(cell, job_.src[job_.grouping.row(first)], job_.alpha);
+        return;
+      }
+      CompensatedSum sum{cell[0], cell[1], cell[2], cell[3]};
+      for (; first < last; ++first) sum.add(job_.src[job_.grouping.row(first)]);
+      cell[0] = sum.sum;
+      cell[1] = sum.error;
+      cell[2] = sum.residual;
+      cell[3] = sum.scaled;
+    } else {
+      Doubles<2> both = load_vector<Doubles<2>>(cell);
+      for (; first < last; ++first) {
+        const double x = job_.alpha.real * to_double(job_.src[job_.grouping.row(first)]);  // exact in fp64
+        both = both + Doubles<2>{x, -x};
+      }
+      store_vector(cell, both);
     }
   }
 

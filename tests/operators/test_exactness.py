@@ -144,9 +144,10 @@ def test_gradients_of_reading(dtype):
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("alpha", [-0.1, 3, 1e-3])
+@pytest.mark.parametrize("features", [1, FEATURES])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_alpha_multiplies_exactly(dtype, alpha, stage):
-    before, rows, index = laid_out(dtype, seed=5, features=FEATURES)
+def test_alpha_multiplies_exactly(dtype, features, alpha, stage):
+    before, rows, index = laid_out(dtype, seed=5, features=features)
     rounded = float(alpha) if dtype == "float64" else float(np.float32(alpha))
     want = expected(before, rows, index, dtype, weights=rounded)
     x, s, i = (from_numpy_bits(before, DTYPES[dtype]), from_numpy_bits(rows, DTYPES[dtype]), torch.from_numpy(index))
