@@ -3,6 +3,7 @@
 import importlib
 
 from . import (
+    checkpoint,
     compiled,  # noqa: F401 - registers what torch.compile needs of the operators
     data,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Status",
     "build_info",
     "check_indices",
+    "checkpoint",
     "data",
     "deterministic",
     "disable",

@@ -141,7 +141,7 @@ _SWITCHES: dict[str, _Switch] = {
 
 
 def write(switches: Mapping[str, Any]) -> None:
-    """Sets these switches. Where one has its value already, nothing is written: writing one may set others."""
+    """Sets these switches, in the order of the table. What has its value already is not written."""
     for name, switch in _SWITCHES.items():
         if name in switches and switch.read() != switches[name]:
             switch.write(switches[name])

@@ -210,7 +210,7 @@ def rng_state() -> dict[str, Any]:
         A dictionary for `set_rng_state`, to be pickled or saved; torch.load(weights_only=True) reads it. Where CUDA is
         not initialised yet, it holds torch's seed, from which the GPUs would start.
 
-    Cost: about 0.2 ms, and a synchronisation with each GPU.
+    Cost: about 0.25 ms, and a synchronisation with each GPU.
 
     Example:
         >>> import torch, reprocuda

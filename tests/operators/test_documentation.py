@@ -11,6 +11,8 @@ PUBLIC = [name for name in reprocuda.__all__ if callable(getattr(reprocuda, name
 RETURNED = ("SegmentPlan", "Status", "Reproducible", "Seeds")  # shown by the functions that make them
 CLASSES_OF_TROUBLE = ("CompileWarning", "NondeterministicError", "ReproducibilityWarning")
 EXAMPLES = [name for name in PUBLIC if name not in (*RETURNED, *CLASSES_OF_TROUBLE)] + [
+    "checkpoint.load",
+    "checkpoint.save",
     "data.loader",
     "data.reproduce",
     "SegmentPlan.from_index",

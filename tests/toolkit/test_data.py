@@ -89,6 +89,44 @@ def test_walking_a_loader_moves_nothing_outside(workers):
     assert own == own_without
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("dataset", [Owning(), Stream()], ids=["map", "iterable"])
+def test_nothing_outside_is_drawn_or_seeded(dataset, workers):
+    own = reprocuda.data.owned_generators(dataset)
+    before, own_before = reprocuda.rng_state(), str([state_of(generator) for generator in own.values()])
+    for _ in loader(dataset, batch_size=4, num_workers=workers, seed=1, collate_fn=noisy_collate):
+        after = reprocuda.rng_state()
+        assert after["python"] == before["python"] and after["numpy"] == before["numpy"]
+        assert torch.equal(after["torch"], before["torch"])
+    assert str([state_of(generator) for generator in own.values()]) == own_before
+
+
+def state_of(generator):
+    if isinstance(generator, torch.Generator):
+        return generator.get_state().tolist()
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return getattr(generator, "bit_generator", getattr(generator, "_bit_generator", None)).state
+
+
+class Drawing(Draws):
+    """Each sample draws another number of times."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    def __getitem__(self, index):
+        for _ in range(self.times):
+            super().__getitem__(index)
+        return super().__getitem__(index)
+
+
+def test_what_a_collator_draws_does_not_depend_on_what_samples_draw():
+    few, many = (epochs(Drawing(times), 1, collate_fn=noisy_collate)[0][3, 1:] for times in (0, 3))
+    assert torch.equal(few, many)
+
+
 def test_the_generator_that_was_given_is_not_moved():
     generator = torch.Generator().manual_seed(1)
     before = generator.get_state()
