@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from . import ops
-from .alpha import split_alpha
+from .alpha import LARGEST_EXACT, split_alpha
 from .autocast import widest
 from .checks import check_range, checks
 from .irregular import refuse_overlap, write_resized
@@ -41,7 +41,9 @@ def _index_add(slot: Slot) -> Callable:
                 check_range("index_add", index, 0, _size(self, dim))
             if alpha == 1:
                 result = ours(self, dim, index, source)
-            elif type(alpha) is float and self.is_floating_point():
+            elif self.is_floating_point() and (
+                type(alpha) is float or (type(alpha) is int and -LARGEST_EXACT <= alpha <= LARGEST_EXACT)
+            ):
                 result = ours(self, dim, index, source, alpha)
             else:
                 result = ours(self, dim, index, source, *split_alpha(alpha, self.dtype))

@@ -181,9 +181,10 @@ def enable(
     Determinism: the enabled operators are exact. Arguments that reprocuda cannot sum exactly raise; nothing is
     silently left to torch, but for torch.compile without `strict`, of which a `CompileWarning` tells once.
 
-    Cost: about two microseconds a call, enabled or, once installed, not (three where torch's operator calls
-        another of these, or with an alpha); `python -m benchmarks` measures it. After `disable()` torch's own kernel is
-        called from Python's side and keeps other threads of Python waiting while it runs; ours does not.
+    Cost: two to three microseconds a call, enabled or, once installed, not; after `disable()` up to four where torch's
+        operator calls another of these, as index_add of rows does. `python -m benchmarks` measures it. After
+        `disable()` torch's own kernel is called from Python's side and keeps other threads of Python waiting while it
+        runs; ours does not.
 
     Example:
         >>> import torch, reprocuda
