@@ -24,14 +24,17 @@ from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
 __all__ = [
     "CompileWarning",
     "NondeterministicError",
+    "Recorder",
     "ReproducibilityWarning",
     "Reproducible",
     "Seeds",
     "SegmentPlan",
     "Status",
+    "audit",
     "build_info",
     "check_indices",
     "checkpoint",
+    "compare",
     "data",
     "deterministic",
     "disable",
@@ -63,7 +66,14 @@ __all__ = [
 
 # What costs an import that not everybody needs: each name, and the module that has it (a module of that very name is
 # itself the value). Loaded when first asked for.
-_LAZY: dict[str, str] = {"doctor": "inspection.doctor", "manifest": "inspection.manifest"}
+_LAZY: dict[str, str] = {
+    "Recorder": "auditing.recorder",
+    "audit": "auditing.api",
+    "auditing": "auditing",
+    "compare": "auditing.diagnose",
+    "doctor": "inspection.doctor",
+    "manifest": "inspection.manifest",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,1 +1,8 @@
-"""Where two runs of the same program part: fingerprints of what every operator read and wrote."""
+"""The audit: run twice, record every operator, name the line at which the runs part."""
+
+from .api import audit
+from .diagnose import compare
+from .recorder import Recorder
+from .result import AuditResult
+
+__all__ = ["AuditResult", "Recorder", "audit", "compare"]

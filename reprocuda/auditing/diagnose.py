@@ -1,0 +1,215 @@
+"""From two traces to a verdict: which difference is the cause, what kind of cause it is, and what to do."""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import replace
+
+from . import align, cures, source
+from .align import Comparison, Difference, compare_traces
+from .lineage import LOADED, LOADER, OWN_STATE
+from .result import AuditResult, Place
+from .trace import FROM_SAMPLER, SEEDED, Record
+
+_ENVIRONMENT = ("torch", "numpy", "python", "platform", "cpu", "cuda", "threads", "varied")
+
+
+def compare(first: str | os.PathLike, second: str | os.PathLike) -> AuditResult:
+    """Compares two traces that `Recorder` or `reprocuda audit --keep` wrote.
+
+    Args:
+        first, second: the files.
+
+    Returns:
+        The verdict: where the two runs part, why, and what to do.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no trace.
+
+    Example:
+        >>> import tempfile, torch, reprocuda
+        >>> folder = tempfile.mkdtemp()
+        >>> for name in ("a", "b"):
+        ...     with reprocuda.Recorder(f"{folder}/{name}"):
+        ...         total = torch.ones(3).sum()
+        >>> print(reprocuda.compare(f"{folder}/a", f"{folder}/b"))
+        identical: 2 runs agree in all 2 records
+    """
+    return diagnose(compare_traces(first, second))
+
+
+def diagnose(comparison: Comparison) -> AuditResult:
+    """The verdict on a comparison."""
+    notes = _notes(comparison)
+    if not comparison.differences:
+        result = AuditResult(True, records=comparison.records, notes=notes)
+        return _with_finding(result, comparison)
+    difference = comparison.differences[0]
+    also = tuple(
+        _place(other)
+        for other in comparison.differences[1:]
+        if other.reason in (align.OUTPUT, align.UNWRITTEN_INPUT) and other.first.key != difference.record.key
+    )
+    verdict = _verdict(difference, comparison)
+    return replace(
+        verdict, first_difference=_place(difference), also=also, records=comparison.records, notes=notes
+    )
+
+
+def _verdict(difference: Difference, comparison: Comparison) -> AuditResult:
+    if difference.reason == align.DATA:
+        return _data(difference, comparison)
+    record = difference.record
+    if difference.reason == align.STRUCTURE:
+        return _structure(difference, comparison)
+    if difference.reason == align.OUTPUT:
+        if record.flags & SEEDED:
+            generator = "Generator" in record.arguments
+            return _found("randomness", record, cures.randomness(record.operator, generator), "same inputs, other draw")
+        changed = environment_difference(comparison)
+        if changed:
+            return _found("environment", record, cures.varied(changed), f"same inputs, other output; {changed}")
+        return _found("operator", record, cures.operator(record.operator), "same inputs, other output")
+    if difference.reason == align.UNWRITTEN_INPUT:
+        reason = f"{record.operator} read memory that was allocated here and never written"
+        found = _found("uninitialised", record, cures.UNINITIALISED, reason)
+        file, line, allocated_by = difference.origin_site
+        return replace(found, operator=allocated_by, file=file, line=line) if line else found
+    if difference.reason == align.SETTING:
+        if record.operator.endswith("set_num_threads"):
+            return _found("environment", record, cures.SETTING, f"other argument: {_versus(difference)}")
+        return _found("randomness", record, cures.SEED_CALL, f"other seed: {_versus(difference)}")
+    if difference.reason == align.SELECTION:
+        reason = "another tensor of the same run, with the same operator"
+        return _found("control_flow", record, cures.SELECTION, reason)
+    return _outside_value(difference, record)
+
+
+def _outside_value(difference: Difference, record: Record) -> AuditResult:
+    """A value that torch did not compute differs: a tensor made of one, or a number."""
+    if difference.reason == align.EXTERNAL_INPUT:
+        what, reason = "the input", "an input that no recorded operator made differs"
+    else:
+        what, reason = "the argument", f"other arguments: {_versus(difference)}"
+    file, line, _ = record.site
+    if difference.origin == OWN_STATE:
+        return _found("environment", record, cures.OWN_STATE, reason)
+    if difference.origin in (LOADED, LOADER):
+        found = _found("data", record, cures.LOADED, reason)
+        origin_file, origin_line, _ = difference.origin_site
+        return replace(found, file=origin_file, line=origin_line) if origin_line else found
+    if source.mentions_clock(file, line):
+        return _found("control_flow", record, cures.CLOCK, reason)
+    return _found("randomness", record, cures.foreign_randomness(what), reason)
+
+
+def _structure(difference: Difference, comparison: Comparison) -> AuditResult:
+    first, second = difference.first, difference.second
+    record = difference.record
+    if first is None or second is None:
+        ended = "second" if second is None else "first"
+        return _found("control_flow", record, cures.STRUCTURE, f"the {ended} run ended before this")
+    reason = " in one run, ".join(f"{record.operator} at line {record.site[1]}" for record in (first, second))
+    reason += " in the other"
+    found = _found("control_flow", record, cures.STRUCTURE, reason)
+    changed = environment_difference(comparison)
+    if changed:
+        found = _found("environment", record, cures.varied(changed), reason)
+    branch = source.branch(first.site, second.site) if first.site != second.site else None
+    if branch is not None:
+        line, which = branch
+        inside, outside = (first, second) if which == 0 else (second, first)
+        file = outside.site[0]
+        found = replace(found, operator=inside.operator, module=inside.module, file=file, line=line)
+        if source.mentions_clock(file, line):
+            found = replace(found, cure=cures.STRUCTURE_CLOCK)
+    return found
+
+
+def _data(difference: Difference, comparison: Comparison) -> AuditResult:
+    """A batch differs; what differed inside the loader before says why."""
+    record = difference.first
+    workers, own_generator, getitem = _loader_facts(difference.loader)
+    pairs = difference.inside_loader
+    drawn = next((x for x, y in pairs if x.flags & FROM_SAMPLER and x.flags & SEEDED and x.outputs != y.outputs), None)
+    seeds = next((x for x, y in pairs if x.flags & SEEDED and x.site == record.site and x.outputs != y.outputs), None)
+    inside = next((x for x, _ in pairs if x.site != record.site and not x.flags & FROM_SAMPLER), None)
+    if drawn is not None:
+        cure = cures.LOADER_GENERATOR if own_generator else cures.LOADER_ORDER
+        found = _found("data", drawn, cure, "the sampler drew another order", record.site)
+    elif inside is not None:
+        found = _found("data", inside, cures.loader_values(0), "it differs inside the loader")
+    elif workers and seeds is not None:
+        cure = cures.LOADER_GENERATOR if own_generator else cures.LOADER_WORKERS
+        found = _found("data", record, cure, "the workers got other seeds")
+    else:
+        found = _found("data", record, cures.loader_values(workers), "a batch came out of the loader different")
+        line = source.random_draw(*getitem) if getitem else None
+        if line is not None:
+            found = replace(found, file=getitem[0], line=line)
+    for later in comparison.following:
+        if "batch_norm" in later.operator and "'no_grad'" in later.arguments and "True" in later.arguments:
+            return replace(found, cure=found.cure + cures.batch_norm(later.module))
+    return found
+
+
+def _loader_facts(record: Record | None) -> tuple[int, bool, tuple[str, int] | None]:
+    """(workers, has a generator of its own, where the dataset's __getitem__ is)."""
+    if record is None:
+        return 0, False, None
+    workers, own_generator, file, line = ast.literal_eval(record.arguments)
+    return workers, own_generator, (file, line) if file else None
+
+
+def environment_difference(comparison: Comparison) -> str:
+    """In words, how the environments of the two runs differ; "" if they do not."""
+    first, second = comparison.headers
+    changed = [
+        f"{name} ({first.get(name)} and {second.get(name)})"
+        for name in _ENVIRONMENT
+        if first.get(name) != second.get(name)
+    ]
+    return ", ".join(changed)
+
+
+def _notes(comparison: Comparison) -> tuple[str, ...]:
+    notes = []
+    if not comparison.complete:
+        notes.append("a trace has no end: its run was killed; only what was recorded is compared")
+    changed = environment_difference(comparison)
+    if changed:
+        notes.append(f"the environments differ: {changed}")
+    return tuple(notes)
+
+
+def _with_finding(result: AuditResult, comparison: Comparison) -> AuditResult:
+    """What is wrong though nothing differs."""
+    for finding in comparison.footers[0].get("findings", ()):
+        return replace(
+            result,
+            kind="data",
+            operator="",
+            file=finding["file"],
+            line=finding["line"],
+            module="",
+            step=finding["step"],
+            cure=cures.SET_EPOCH,
+            reason=f"the DistributedSampler was in epoch {finding['epoch']} for two epochs",
+        )
+    return result
+
+
+def _place(difference: Difference) -> Place:
+    record = difference.record
+    return Place(record.operator, record.site[0], record.site[1], record.module, record.step)
+
+
+def _found(kind: str, record: Record, cure: str, reason: str, site: tuple[str, int, str] | None = None) -> AuditResult:
+    file, line, _ = site or record.site
+    return AuditResult(False, kind, record.operator, file, line, record.module, record.step, cure, reason)
+
+
+def _versus(difference: Difference) -> str:
+    return f"{difference.first.arguments} and {difference.second.arguments}"

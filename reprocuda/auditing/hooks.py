@@ -1,0 +1,273 @@
+"""What the dispatcher does not show: modules, optimizer steps, loaders, seeds. Hooked while a recorder is entered.
+
+Each hook is a wrapper that does what the original does and tells the recorders of this thread about it; the last
+recorder to leave takes all of them off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import random
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import DataLoader, dataloader
+from torch.utils.data.distributed import DistributedSampler
+
+from .lineage import EXTERNAL, LOADED
+from .trace import EVENT, IN_LOADER
+
+_VARIABLES = ("CUBLAS", "CUDA_", "MKL_", "NCCL_", "NVIDIA_", "OMP_", "PYTHONHASHSEED", "PYTORCH_", "TORCH")
+
+
+class StopRecording(BaseException):
+    """As many steps as were asked for have been recorded: the rest of the script is not run."""
+
+
+class _Thread(threading.local):
+    module = ""  # the path of the module whose forward runs
+    loading = False  # is a loader at work?
+
+
+thread = _Thread()
+_lock = threading.Lock()
+_recorders: list = []
+_restore: list[Callable[[], None]] = []
+_names: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_last_epochs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def environment() -> dict:
+    """What two runs should have in common, for the header of a trace."""
+    states = (torch.get_rng_state().numpy().tobytes(), repr(random.getstate()), repr(np.random.get_state()))
+    return {
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "cuda": torch.version.cuda,
+        "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "variables": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)},
+        "argv": sys.argv,
+        "rng": [hashlib.sha256(s if isinstance(s, bytes) else s.encode()).hexdigest()[:16] for s in states],
+    }
+
+
+def install(recorder: object) -> None:
+    recorder.thread = threading.get_ident()
+    with _lock:
+        if not _recorders:
+            _wrap_all()
+        _recorders.append(recorder)
+
+
+def remove(recorder: object) -> None:
+    with _lock:
+        if recorder in _recorders:
+            _recorders.remove(recorder)
+        if not _recorders:
+            while _restore:
+                _restore.pop()()
+
+
+def _listening() -> list:
+    """The recorders of this thread."""
+    here = threading.get_ident()
+    return [recorder for recorder in _recorders if recorder.thread == here]
+
+
+def _after_fork() -> None:
+    for recorder in _recorders:
+        recorder.leave_child()
+    _recorders.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _replace(owner: object, name: str, wrapper: Callable) -> None:
+    original = owner.__dict__[name] if name in vars(owner) else None
+    setattr(owner, name, wrapper)
+    _restore.append(functools.partial(setattr, owner, name, original) if original else lambda: delattr(owner, name))
+
+
+def _wrap_all() -> None:
+    _replace(torch.nn.Module, "_call_impl", _call_wrapper(torch.nn.Module._call_impl))
+    _restore.append(register_optimizer_step_post_hook(_stepped).remove)
+    _replace(DataLoader, "__iter__", _iter_wrapper(DataLoader.__iter__))
+    _replace(dataloader._BaseDataLoaderIter, "__next__", _next_wrapper(dataloader._BaseDataLoaderIter.__next__))
+    for name in ("numpy", "__dlpack__"):
+        _replace(torch.Tensor, name, _export_wrapper(getattr(torch.Tensor, name)))
+    _replace(torch, "load", _load_wrapper(torch.load))
+    for owner, name in ((torch, "manual_seed"), (torch, "seed"), (torch.random, "manual_seed"), (torch.random, "seed")):
+        _replace(owner, name, _event_wrapper(getattr(owner, name), f"torch.{name}"))
+    for owner, name in ((random, "seed"), (np.random, "seed"), (torch, "set_num_threads")):
+        _replace(owner, name, _event_wrapper(getattr(owner, name), f"{owner.__name__}.{name}"))
+
+
+def _call_wrapper(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def _call_impl(self, *args, **kwargs):
+        if torch.compiler.is_compiling():
+            return original(self, *args, **kwargs)
+        outer = thread.module
+        thread.module = _names.get(self) or _name(self, outer)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            thread.module = outer
+
+    return _call_impl
+
+
+def _name(module: torch.nn.Module, outer: str) -> str:
+    """Names a module that nobody has named: with all below it, if it is the outermost one."""
+    prefix = f"{outer}.{type(module).__name__}" if outer else type(module).__name__
+    for path, child in module.named_modules():
+        if child not in _names:
+            _names[child] = f"{prefix}.{path}" if path else prefix
+    return _names[module]
+
+
+def _stepped(optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> None:
+    for recorder in _listening():
+        recorder.finish_step()
+
+
+@contextlib.contextmanager
+def _loading() -> Iterator[None]:
+    before, thread.loading = thread.loading, True
+    try:
+        yield
+    finally:
+        thread.loading = before
+
+
+def _iter_wrapper(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def __iter__(self):
+        if not thread.loading:
+            for recorder in _listening():
+                _check_epoch(self, recorder)
+                recorder.event("loader::iter", _loader_facts(self), flags=EVENT | IN_LOADER)
+        with _loading():
+            return original(self)
+
+    return __iter__
+
+
+def _loader_facts(loader: DataLoader) -> tuple:
+    """(workers, has a generator of its own, file and line of the dataset's way to get an item)."""
+    code = None
+    for name in ("__getitem__", "__iter__"):
+        code = code or getattr(getattr(type(loader.dataset), name, None), "__code__", None)
+    place = (os.path.abspath(code.co_filename), code.co_firstlineno) if code is not None else ("", 0)
+    return loader.num_workers, loader.generator is not None, *place
+
+
+def _check_epoch(loader: DataLoader, recorder: object) -> None:
+    """Two epochs of a DistributedSampler in the same order: set_epoch was forgotten."""
+    sampler = loader.sampler
+    if not isinstance(sampler, DistributedSampler):
+        sampler = getattr(loader.batch_sampler, "sampler", None)
+    if not isinstance(sampler, DistributedSampler) or not sampler.shuffle:
+        return
+    epoch, before = sampler.epoch, _last_epochs.get(sampler)
+    _last_epochs[sampler] = epoch
+    if before == epoch:
+        file, line, _ = recorder.find_site(3)
+        finding = {"what": "set_epoch", "file": file, "line": line, "step": recorder.step, "epoch": epoch}
+        if not any((known["file"], known["line"]) == (file, line) for known in recorder.findings):
+            recorder.findings.append(finding)
+
+
+def _next_wrapper(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def __next__(self):
+        with _loading():
+            batch = original(self)
+        listening = _listening()
+        if listening and not thread.loading:
+            leaves, tensors = [], []
+            _flatten(batch, leaves, tensors, 0)
+            with torch._C._DisableTorchDispatch():
+                for recorder in listening:
+                    recorder.batch(tuple(leaves), tensors)
+        return batch
+
+    return __next__
+
+
+def _flatten(value: object, leaves: list, tensors: list, depth: int) -> None:
+    """Everything in a batch whose value can differ."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        leaves.append("T")
+    elif isinstance(value, np.ndarray):
+        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        leaves.append((str(value.dtype), value.shape, digest[:32]))
+    elif isinstance(value, (int, float, str, bytes, bool, type(None), complex)):
+        leaves.append(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _flatten(key, leaves, tensors, depth + 1)
+            _flatten(item, leaves, tensors, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _flatten(item, leaves, tensors, depth + 1)
+    else:
+        leaves.append(type(value).__name__)
+        if depth < 8 and hasattr(value, "__dict__"):
+            _flatten(vars(value), leaves, tensors, depth + 1)
+
+
+def _export_wrapper(original: Callable) -> Callable:
+    """`numpy()`: from now on others can write this memory."""
+
+    @functools.wraps(original)
+    def export(self, *args, **kwargs):
+        for recorder in _listening():
+            recorder.mark(self, EXTERNAL, 0)
+        return original(self, *args, **kwargs)
+
+    return export
+
+
+def _load_wrapper(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def load(*args, **kwargs):
+        loaded = original(*args, **kwargs)
+        for recorder in _listening():
+            tensors: list = []
+            _flatten(loaded, [], tensors, 0)
+            site = recorder.number_site(2)
+            for tensor in tensors:
+                recorder.mark(tensor, LOADED, site)
+        return loaded
+
+    return load
+
+
+def _event_wrapper(original: Callable, name: str) -> Callable:
+    @functools.wraps(original)
+    def event(*args, **kwargs):
+        result = original(*args, **kwargs)
+        if not thread.loading:
+            said = tuple(value for value in (*args, *kwargs.values(), result) if isinstance(value, (int, float, str)))
+            for recorder in _listening():
+                recorder.event(name, said)
+        return result
+
+    return event

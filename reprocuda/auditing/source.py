@@ -1,0 +1,137 @@
+"""What the user's source says about a line: the branch that leads to it, sets iterated over, clocks, random draws."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..inspection.scan import scan
+
+_HASH_CODES = {"set-order", "hash-order"}
+_CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "now", "utcnow", "today"}
+_BRANCHES = (ast.If, ast.While, ast.For, ast.IfExp, ast.Try, ast.Match)
+
+
+@functools.lru_cache(maxsize=64)
+def parse(file: str) -> ast.Module | None:
+    try:
+        return ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _spans(node: ast.AST, line: int) -> bool:
+    return hasattr(node, "lineno") and node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _bodies(node: ast.AST) -> list[list[ast.AST]]:
+    if isinstance(node, ast.IfExp):
+        return [[node.body], [node.orelse]]
+    if isinstance(node, ast.Match):
+        return [case.body for case in node.cases]
+    handlers = [handler.body for handler in getattr(node, "handlers", [])]
+    return [node.body, getattr(node, "orelse", []), *handlers]
+
+
+def branch(first: tuple[str, int, str], second: tuple[str, int, str]) -> tuple[int, int] | None:
+    """The innermost branch that one of two sites is in and the other is not.
+
+    Args:
+        first: (file, line, function) where one run went on.
+        second: where the other did.
+
+    Returns:
+        Its line, and which of the two is in it (0 or 1); None where the source shows none.
+    """
+    for which, (inner, outer) in enumerate(((first, second), (second, first))):
+        (file, line, function), (other_file, other_line, _) = inner, outer
+        for where, inside in ((file, None), (other_file, function)):
+            found = None
+            for node in ast.walk(parse(where) or ast.Module([], [])):
+                if not isinstance(node, _BRANCHES):
+                    continue
+                for body in _bodies(node):
+                    if inside is None:
+                        here = any(_spans(part, line) for part in body)
+                        there = where == other_file and any(_spans(part, other_line) for part in body)
+                    else:  # a function that is called in the branch
+                        here = any(_calls(part, inside) for part in body)
+                        there = any(_spans(part, other_line) for part in body)
+                    if here and not there and (found is None or node.lineno >= found):
+                        found = node.lineno
+            if found is not None:
+                return found, which
+    return None
+
+
+def _calls(node: ast.AST, function: str) -> bool:
+    return any(isinstance(part, ast.Call) and _last(part.func) == function for part in ast.walk(node))
+
+
+def _last(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def mentions_clock(file: str, line: int) -> bool:
+    """Does the statement at this line read a clock?"""
+    return any(
+        isinstance(part, ast.Call) and _last(part.func) in _CLOCKS
+        for statement in _statements(file, line)
+        for part in ast.walk(statement)
+    )
+
+
+def _statements(file: str, line: int) -> Iterator[ast.AST]:
+    """The innermost statement at a line; of a compound one, its head only."""
+    innermost = None
+    for node in ast.walk(parse(file) or ast.Module([], [])):
+        if isinstance(node, ast.stmt) and _spans(node, line) and (innermost is None or node.lineno >= innermost.lineno):
+            innermost = node
+    if innermost is None:
+        return
+    if hasattr(innermost, "body"):
+        for name in ("test", "iter", "subject"):
+            if hasattr(innermost, name):
+                yield getattr(innermost, name)
+    else:
+        yield innermost
+
+
+@functools.lru_cache(maxsize=64)
+def hash_order(file: str) -> tuple[int, ...]:
+    """The lines of a file whose result depends on the hashes of strings: sets read in their order, and hash()."""
+    try:
+        return tuple(sorted({finding.line for finding in scan(file) if finding.code in _HASH_CODES}))
+    except (OSError, ValueError):
+        return ()
+
+
+def nearest_hash_order(file: str, line: int) -> int | None:
+    """The line of `hash_order` that most likely led to `line`: the nearest at or before it, else the first."""
+    lines = hash_order(file)
+    before = [candidate for candidate in lines if candidate <= line]
+    return before[-1] if before else lines[0] if lines else None
+
+
+def random_draw(file: str, function_line: int) -> int | None:
+    """The first line that draws from NumPy or random in the class, or else the function, around a line."""
+    around = [
+        node
+        for node in ast.walk(parse(file) or ast.Module([], []))
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and _spans(node, function_line)
+    ]
+    function = max((node for node in around if isinstance(node, ast.FunctionDef)), key=lambda n: n.lineno, default=None)
+    outer = next((node for node in around if isinstance(node, ast.ClassDef)), None)
+    for scope in (function, outer):
+        if scope is None:
+            continue
+        lines = [
+            node.lineno
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Call) and ("random" in ast.unparse(node.func) or _last(node.func) == "default_rng")
+        ]
+        if lines:
+            return min(lines)
+    return None
