@@ -14,7 +14,7 @@ import sys
 
 from .output import UsageError
 
-COMMANDS = ("run", "audit", "doctor", "manifest", "status", "bench")
+COMMANDS = ("run", "audit", "doctor", "manifest", "report", "status", "bench")
 
 
 def build_parser() -> argparse.ArgumentParser:

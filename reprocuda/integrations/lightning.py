@@ -33,6 +33,7 @@ class ReproducibilityCallback(pl.Callback):
         history: a `History`, or a file to which one is written at the end of fit (ranks above 0 add their number);
             None: no history.
         recorder: a file for a trace of every operator of fit, for `reprocuda.compare`; None: no trace.
+        costs: note which replaced operators the first step calls, and how, so that a report can time them.
         options: more arguments of `reprocuda.reproducible`, such as ops, devices, tf32.
 
     Raises:
@@ -56,11 +57,12 @@ class ReproducibilityCallback(pl.Callback):
         *,
         history: History | str | os.PathLike | None = None,
         recorder: str | os.PathLike | None = None,
+        costs: bool = False,
         **options: Any,
     ):
         super().__init__()
         self._seed = seed
-        self._session = Session("Trainer(deterministic=..., benchmark=...)", mode, options, history, recorder)
+        self._session = Session("Trainer(deterministic=..., benchmark=...)", mode, options, history, recorder, costs)
         self._trainer: pl.Trainer | None = None
         self._last_step = 0
         self._restored: dict[str, Any] | None = None
@@ -111,10 +113,12 @@ class ReproducibilityCallback(pl.Callback):
             if self._restored["mid_epoch"]:  # what was drawn since, to find the place in the epoch, does not count
                 set_rng_state(self._restored["rng"])
             self._restored = None
+        self._session.begin_step()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        self._session.end_step()
         if self.history is None or trainer.global_step == self._last_step:
             return  # gradients are still being accumulated
         self._last_step = trainer.global_step

@@ -12,6 +12,7 @@ import torch
 
 from ..flags import DETERMINISTIC, Flags, ReproducibilityWarning, write
 from ..modes import Reproducible, reproducible
+from ..reports.costs import Calls
 from ..reports.history import History
 from ..seeding import detected_rank, rng_state, set_rng_state
 
@@ -30,6 +31,7 @@ class Session:
         options: more arguments for it: ops, devices, tf32 and so on.
         history: a `History` to record into, or a file to write one to; None: nothing is recorded.
         recorder: a file for the trace of all operators, as `reprocuda.Recorder` writes it; None: none.
+        costs: note the replaced operators' arguments in the first step, into the history, for a report to time them.
     """
 
     def __init__(
@@ -39,7 +41,10 @@ class Session:
         options: Mapping[str, Any],
         history: History | str | os.PathLike | None,
         recorder: str | os.PathLike | None,
+        costs: bool = False,
     ):
+        if costs and history is None:
+            raise ValueError("ReproducibilityCallback: costs=True needs a history to note them in")
         self._trainer = trainer
         self._mode = mode
         self._options = {"rank": "auto", **options}
@@ -48,6 +53,8 @@ class Session:
         self._recorder_path = None if recorder is None else Path(recorder)
         self._recorder: Any = None
         self._run: Reproducible | None = None
+        self._costs = costs
+        self._calls: Calls | None = None
 
     @property
     def is_open(self) -> bool:
@@ -99,6 +106,18 @@ class Session:
             recorder, self._recorder = self._recorder, None
             recorder.__exit__(None, None, None)
 
+    def begin_step(self) -> None:
+        """Called before each step; the first one's calls are noted."""
+        if self._costs and self._calls is None and not self.history.calls:
+            self._calls = Calls()
+            self._calls.__enter__()
+
+    def end_step(self) -> None:
+        if self._calls is not None:
+            calls, self._calls = self._calls, None
+            calls.__exit__(None, None, None)
+            self.history.calls = calls.state()
+
     def save_history(self) -> None:
         if self.history is not None:
             self.history.finish()
@@ -108,6 +127,7 @@ class Session:
 
     def stop(self, *, keep_generators: bool = False) -> None:
         """Puts flags and operators back, and the generators unless they are to go on from where training left them."""
+        self.end_step()
         self.stop_recording()
         if self._run is None:
             return

@@ -34,6 +34,7 @@ class ReproducibilityCallback(TrainerCallback):
             stays as strict as it is.
         history: a `History`, or a file to which one is written at the end (ranks above 0 add their number); None: none.
         recorder: a file for a trace of every operator of the training, for `reprocuda.compare`; None: no trace.
+        costs: note which replaced operators the first step calls, and how, so that a report can time them.
         options: more arguments of `reprocuda.reproducible`, such as ops, devices, tf32.
 
     Example:
@@ -48,10 +49,11 @@ class ReproducibilityCallback(TrainerCallback):
         *,
         history: History | str | os.PathLike | None = None,
         recorder: str | os.PathLike | None = None,
+        costs: bool = False,
         **options: Any,
     ):
         trainer = "TrainingArguments(full_determinism=...)"
-        self._session = Session(trainer, mode, options, history, recorder)
+        self._session = Session(trainer, mode, options, history, recorder, costs)
         self._losses: list[torch.Tensor] = []
         self._hook: Any = None
 
@@ -73,7 +75,11 @@ class ReproducibilityCallback(TrainerCallback):
         if module.training and isinstance(loss, torch.Tensor):
             self._losses.append(loss.detach())
 
+    def on_step_begin(self, args, state, control, **kwargs):
+        self._session.begin_step()
+
     def on_step_end(self, args, state, control, **kwargs):
+        self._session.end_step()
         if self.history is None:
             return
         # Of several micro-batches, the mean; a loss that the model did not compute comes with the logs.

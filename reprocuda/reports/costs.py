@@ -90,6 +90,20 @@ class Calls(TorchDispatchMode):
         """One entry an overload and form of arguments, in the order of their first calls."""
         return list(self._calls.values())
 
+    def state(self) -> list[dict[str, Any]]:
+        """The calls as plain values and tensors, for a file; `measure` takes them as they are."""
+        return [
+            {
+                "overload": call.overload,
+                "operator": call.operator,
+                "device": call.device,
+                "arguments": call.arguments,
+                "count": call.count,
+                "inputs": _plain(call.inputs),
+            }
+            for call in self.found
+        ]
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = func.__name__.removesuffix(".default")
@@ -119,6 +133,27 @@ class Calls(TorchDispatchMode):
         self._calls[form] = Call(name, _REPLACED[_base(name)], device, words, 1, func, inputs)
 
 
+def _plain(x: Any) -> Any:
+    if isinstance(x, _Shape):
+        return {"is": "tensor", **vars(x)}
+    if isinstance(x, dict):
+        return {"is": "dict", **{name: _plain(value) for name, value in x.items()}}
+    return [_plain(part) for part in x] if isinstance(x, (list, tuple)) else x
+
+
+def _from_plain(x: Any) -> Any:
+    if isinstance(x, dict):
+        rest = {name: value for name, value in x.items() if name != "is"}
+        return _Shape(**rest) if x["is"] == "tensor" else {name: _from_plain(v) for name, v in rest.items()}
+    return [_from_plain(part) for part in x] if isinstance(x, list) else x
+
+
+def _call(state: dict[str, Any]) -> Call:
+    name, _, overload = state["overload"].partition(".")
+    function = getattr(getattr(torch.ops.aten, name), overload or "default")
+    return Call(**{**state, "inputs": _from_plain(state["inputs"])}, function=function)
+
+
 def _is_index(x: torch.Tensor) -> bool:
     return not (x.dtype.is_floating_point or x.dtype.is_complex)
 
@@ -146,13 +181,13 @@ class Cost:
         return self.ours / self.native
 
 
-def measure(calls: Sequence[Call], rounds: int = 9, seconds: float = 10.0) -> list[Cost]:
+def measure(calls: Sequence[Call | dict[str, Any]], rounds: int = 9, seconds: float = 10.0) -> list[Cost]:
     """Times torch's operator and ours in turn, on the indices of the run and random values.
 
     torch's is called as it is while ours is installed and off, which adds a few microseconds to it.
 
     Args:
-        calls: `Calls.found`.
+        calls: `Calls.found`, or what `Calls.state` gave.
         rounds: calls of each.
         seconds: no new operator is begun after so long.
 
@@ -172,6 +207,7 @@ def measure(calls: Sequence[Call], rounds: int = 9, seconds: float = 10.0) -> li
     """
     if rounds < 1:
         raise ValueError(f"measure: rounds is {rounds}, expected a positive number")
+    calls = [call if isinstance(call, Call) else _call(call) for call in calls]
     for call in calls:
         if installed.switch(registry[call.operator].overrides, call.device).on:
             raise RuntimeError(f"measure: {call.operator} is enabled; measure outside of reprocuda's scopes")

@@ -81,6 +81,7 @@ class History:
         self._next = 0
         self._positions: dict[tuple[int, torch.device], torch.Tensor] = {}
         self.final: dict[str, torch.Tensor] = {}
+        self.calls: list[dict[str, Any]] = []  # `costs.Calls.state()` of some steps, for the costs in a report
 
     def watch(self, model: torch.nn.Module) -> None:
         """From now on, records this model's weights."""
@@ -227,6 +228,7 @@ class History:
             "losses": torch.tensor(list(losses.values()), dtype=torch.float64),
             "steps": [vars(step) for step in self.kept_steps],
             "final": dict(self.final),
+            "calls": list(self.calls),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -245,7 +247,7 @@ class History:
         self._losses = dict(zip(state["loss_steps"], state["losses"].tolist(), strict=True))
         self._unread = []
         self.kept_steps = [KeptStep(**step) for step in state["steps"]]
-        self.final = dict(state["final"])
+        self.final, self.calls = dict(state["final"]), list(state["calls"])
 
     def finish(self, weights: torch.nn.Module | Mapping[str, torch.Tensor] | None = None) -> None:
         """Keeps a full copy of the weights as they are now, in `final`: for Vermv and Vc of the end of the run.

@@ -149,19 +149,32 @@ def _verdict(
 
 def _first_difference(audit: Mapping[str, Any]) -> str:
     kind = str(audit.get("kind") or "unknown")
-    place = audit.get("file")
-    if place is not None and audit.get("line") is not None:
-        place = f"{place}:{audit['line']}"
     facts = [
         ("cause", f"{kind}: {_KINDS[kind]}" if kind in _KINDS else kind),
         ("operator", audit.get("operator")),
-        ("where", place),
+        ("where", _place(audit)),
         ("module", audit.get("module")),
         ("step", audit.get("step")),
+        ("why", audit.get("reason")),
         ("cure", audit.get("cure")),
     ]
+    first = audit.get("first_difference")
+    if isinstance(first, Mapping):
+        facts.append(("the first record that differs at all", _record(first)))
+    facts += [("another cause", _record(other)) for other in audit.get("also") or () if isinstance(other, Mapping)]
+    facts += [("note", note) for note in audit.get("notes") or ()]
     known = "".join(f"<dt>{name}</dt><dd>{escape(str(v))}</dd>" for name, v in facts if v not in (None, ""))
     return f"<h3>First difference</h3>\n<dl>{known}</dl>"
+
+
+def _place(where: Mapping[str, Any]) -> str | None:
+    file, line = where.get("file"), where.get("line")
+    return file if file is None or line is None else f"{file}:{line}"
+
+
+def _record(record: Mapping[str, Any]) -> str:
+    module = f" in {record['module']}" if record.get("module") else ""
+    return f"{record.get('operator')} at {_place(record)}{module}, step {record.get('step')}"
 
 
 def _box(kind: str, heading: str, inner: str) -> str:

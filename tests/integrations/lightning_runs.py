@@ -70,7 +70,7 @@ def run(folder, name, *, seed=11, mode="train", resume=None, loader=usual_loader
     """Trains; a checkpoint after so many steps."""
     reprocuda.seed_everything(11)
     module = Words()
-    callback = ReproducibilityCallback(seed, mode, history=folder / f"{name}.history")
+    callback = ReproducibilityCallback(seed, mode, history=folder / f"{name}.history", costs=name == "whole")
     checkpoint = ModelCheckpoint(folder / name, filename="{step}", every_n_train_steps=every, save_top_k=-1)
     if every == STEPS_AN_EPOCH:
         checkpoint = ModelCheckpoint(folder / name, filename="{step}", every_n_epochs=1, save_top_k=-1)
@@ -100,6 +100,37 @@ def refused():
         return str(error)
 
 
+class Failing(Words):
+    def on_train_epoch_end(self):
+        raise RuntimeError("planted")
+
+
+def interrupted(folder):
+    """What is left after an exception: flags, generators and operators have to be what they were."""
+    before = reprocuda.flags.Flags.read()
+    callback = ReproducibilityCallback(history=folder / "interrupted.history", recorder=None)
+    trainer = pl.Trainer(
+        max_epochs=1,
+        callbacks=[callback],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    module = Failing()
+    state = torch.get_rng_state()
+    try:
+        trainer.fit(module, usual_loader())
+    except RuntimeError as error:
+        on = [o.name for o in reprocuda.status().operators if o.state == "ours"]
+        return [
+            str(error),
+            list(before.diff(reprocuda.flags.Flags.read())),
+            on,
+            torch.equal(state, torch.get_rng_state()),
+        ]
+
+
 def main():
     for quiet in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(quiet).setLevel(logging.ERROR)
@@ -115,6 +146,7 @@ def main():
     found["other seed"] = run(folder, "other seed", seed=12)
     found["accumulated"] = run(folder, "accumulated", accumulate_grad_batches=2)
     found["other flags"] = run(folder, "other flags", mode="debug", resume=ckpt)
+    found["interrupted"] = interrupted(folder)
     found["refused"] = refused()
     found["strict"] = run(folder, "strict", max_epochs=1, deterministic=True)
     torch.use_deterministic_algorithms(False)

@@ -30,6 +30,14 @@ def test_a_resumed_run_gives_the_bits_of_the_uninterrupted_one(runs, script):
         assert compare(a, b).identical and a.steps == list(range(12)) == list(b.losses)
 
 
+def test_the_calls_of_the_first_step_are_noted(script, runs):
+    calls = History.load(script.folders[0] / "whole.history").calls
+    assert {(call["overload"], call["count"]) for call in calls} == {
+        ("index_add", 1),
+        ("embedding_dense_backward", 1),
+    }
+
+
 def test_another_seed_gives_other_bits(runs):
     assert runs[0]["whole"]["sha"] != runs[0]["other seed"]["sha"]
 
@@ -51,3 +59,7 @@ def test_a_run_resumed_under_other_flags_is_told(runs):
 
 def test_what_is_wrong_with_the_options_is_said(runs):
     assert runs[0]["refused"] == "reprocuda.reproducible: mode must be one of 'debug', 'train', 'fast', got 'exact'"
+
+
+def test_after_an_exception_everything_is_as_it_was(runs):
+    assert runs[0]["interrupted"] == ["planted", [], [], True]

@@ -61,7 +61,7 @@ def everything(evil=EVIL):
     manifests = [{"torch": {"version": "2.13"}, evil: 1}, {"torch": {"version": "2.14"}, evil: evil}]
     costs = [Cost(evil, "index_add", "cpu", evil, 4, 2.0, 1.0, 9)]
     return {
-        "audit": {**audit, "step": 3, "cure": evil},
+        "audit": {**audit, "step": 3, "cure": evil, "also": [audit], "first_difference": audit, "notes": [evil]},
         "divergence": two_runs(evil),
         "costs": costs,
         "manifests": manifests,
@@ -85,7 +85,8 @@ def test_it_can_be_read_without_the_plot():
     texts = " ".join(page.text)
     assert page.tags.count("h1") == 1 and "title" in page.tags and ("lang", "en") in page.attributes
     assert page.tags.count("caption") == page.tags.count("table") >= 4
-    for fact in ("The runs differ", "plain.py:12", "an operator that gave other bits", "0: identical bits"):
+    facts = ["The runs differ", "plain.py:12", "an operator that gave other bits", "0: identical bits"]
+    for fact in [*facts, "plain.py at plain.py:12 in plain.py, step None"]:
         assert fact in texts, fact
     svg = ElementTree.fromstring(re.search(r"<svg.*?</svg>", divergence_plot(two_runs()), re.S)[0])
     assert svg.get("role") == "img" and svg[0].tag == "title"
@@ -157,7 +158,7 @@ def test_names_that_are_no_text_can_be_written(tmp_path):
     assert "b\\udcffad.py:1" in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_calls_of_replaced_operators_are_noted_forward_and_backward():
+def test_calls_of_replaced_operators_are_noted_forward_and_backward(tmp_path):
     table = torch.zeros(5, 2, requires_grad=True)
     with Calls() as calls:
         for _ in range(2):
@@ -172,7 +173,13 @@ def test_calls_of_replaced_operators_are_noted_forward_and_backward():
         "embedding_dense_backward": ("embedding", 2),
         "index_put_": ("index_put", 1),
     }
-    costs = measure(calls.found, rounds=3)
+    history = History()
+    history.calls = calls.state()
+    history.save(tmp_path / "run.history")
+    costs = measure(History.load(tmp_path / "run.history").calls, rounds=3)
+    assert [(c.overload, c.arguments, c.count) for c in costs] == [
+        (c.overload, c.arguments, c.count) for cost in costs for c in calls.found if c.overload == cost.overload
+    ]
     assert {cost.overload for cost in costs} == set(found) and all(c.native > 0 and c.ours > 0 for c in costs)
 
 

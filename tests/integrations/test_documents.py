@@ -1,0 +1,29 @@
+"""The examples of docs/integrations.md: the plain loop runs, twice to the same bits; the others are at least Python."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reprocuda.reports.divergence import compare
+from reprocuda.reports.history import History
+
+TEXT = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_plain_loop_repeats(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    histories = []
+    for _ in range(2):
+        exec(compile(EXAMPLES[0], "plain loop", "exec"), {})
+        histories.append(History.load("run.history"))
+    assert compare(*histories).identical and histories[0].length == 8
+    assert len(set(histories[0].losses.values())) == 8
+
+
+def test_the_other_examples_name_what_exists():
+    assert len(EXAMPLES) == 3
+    for example in EXAMPLES:
+        compile(example, "example", "exec")
