@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--seed is {arguments.seed}; it must not be negative")
     if sys.flags.ignore_environment:
         raise UsageError("python -E and -I ignore PYTHONHASHSEED: start `reprocuda run` without them")
-    if arguments.json and Path(arguments.json).suffix == ".py":
+    if arguments.json and (Path(arguments.json).suffix == ".py" or not Path(arguments.json).parent.is_dir()):
         raise UsageError(f"--json: {arguments.json} is not a file for JSON")
     settings = {
         "seed": arguments.seed,

@@ -34,14 +34,15 @@ _REPORTING_METHODS = {
     "debug", "info", "warning", "warn", "error", "exception", "critical", "log", "warning_once", "info_once",
     "warning_advice",
 }  # fmt: skip
+_TELLER = re.compile(r"(^|_)(warn|warning|log|print|info|debug|deprecation)(_once)?$")
 _LOGGER = re.compile(r"log|warn|console|writer", re.IGNORECASE)
 
 
 def is_reporting(source: Source, call: ast.Call) -> bool:
     """Whether a call only tells people something."""
-    if source.called(call) in _REPORTING:
-        return True
     function = call.func
+    if source.called(call) in _REPORTING or (isinstance(function, ast.Name) and _TELLER.search(function.id)):
+        return True
     return (
         isinstance(function, ast.Attribute)
         and function.attr in _REPORTING_METHODS
@@ -148,7 +149,7 @@ def order_matters(source: Source, node: ast.AST, seen: frozenset[ast.AST] = froz
         return node is parent.iter and _comprehension_matters(source, source.parents[parent], seen)
     if isinstance(parent, (ast.For, ast.AsyncFor)):
         return not all(_is_order_free(source, statement) for statement in parent.body)
-    if isinstance(parent, (ast.If, ast.While, ast.Assert, ast.UnaryOp, ast.Expr, ast.Raise)):
+    if isinstance(parent, (ast.If, ast.While, ast.Assert, ast.UnaryOp, ast.Expr, ast.Raise, ast.Set)):
         return False
     if isinstance(parent, ast.IfExp):
         return node is not parent.test and order_matters(source, parent, seen)

@@ -145,6 +145,7 @@ def test_the_environment_has_what_a_running_interpreter_cannot_set(monkeypatch):
         (["--hash-seed", "-1", "s.py"], "--hash-seed is -1"),
         (["--hash-seed", str(2**32), "s.py"], "--hash-seed is 4294967296"),
         (["--json", "s.py", "s.py"], "not a file for JSON"),
+        (["--json", "no/such/folder/run.json", "s.py"], "not a file for JSON"),
         (["--mode", "quick", "s.py"], "invalid choice: 'quick'"),
         ([], "required: script"),
     ],

@@ -195,6 +195,7 @@ CLEAN = {
     """,
     "sets used as sets": """
         import logging
+        from lightning import rank_zero_warn
         logger = logging.getLogger(__name__)
         def check(keys, known: set, d, more):
             seen = set()
@@ -212,6 +213,9 @@ CLEAN = {
             missing = set(keys) - known
             if missing:
                 logger.info("missing: %s", ", ".join(missing))
+                rank_zero_warn(f"missing: {', '.join(missing)}")
+                both = {*missing, *known}
+                seen.update(both)
             total = len(list(missing)) + len({k for k in missing}) + max(missing)
             names = list(set(keys))
             names.sort()

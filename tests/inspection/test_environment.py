@@ -11,6 +11,11 @@ import reprocuda
 from reprocuda.inspection import environment
 from reprocuda.inspection.doctor import doctor
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::reprocuda.ReproducibilityWarning"),
+    pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning"),
+]
+
 
 def found(subject):
     """Severity and message of what doctor says of a setting; None where it says nothing."""

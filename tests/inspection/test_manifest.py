@@ -16,6 +16,11 @@ from reprocuda.inspection.difference import compare_documents
 from reprocuda.inspection.digests import digest, path_digest, state_digest, tensor_digest
 from reprocuda.inspection.manifest import Manifest, manifest
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::reprocuda.ReproducibilityWarning"),
+    pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning"),
+]
+
 
 def differing(a, b):
     return {difference.name for difference in a.diff(b)}

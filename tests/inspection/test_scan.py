@@ -2,9 +2,12 @@
 
 import re
 import textwrap
+from pathlib import Path
 
 import pytest
+import torch
 
+import demo
 from reprocuda.inspection import operators
 from reprocuda.inspection.scan import scan
 from reprocuda.registry import registry
@@ -40,6 +43,11 @@ def test_every_fault_is_found_in_its_line(tmp_path, code):
 def test_nothing_is_said_of_what_is_clean(tmp_path, name):
     found = scan(written(tmp_path, CLEAN[name]))
     assert not found, [(f.line, f.code, f.subject) for f in found]
+
+
+def test_real_code_that_repeats_has_notes_at_most():
+    for folder in (Path(demo.__file__).parent, Path(torch.optim.__file__).parent):
+        assert [finding.place for finding in scan(folder) if finding.severity != "note"] == []
 
 
 def test_the_column_is_that_of_the_call(tmp_path):
