@@ -162,13 +162,22 @@ class Reproducible:
         }
         for name, value in {**self.flags.switches, **self.flags.environment}.items():
             if name in changed:
-                rows[name] = f"{value} (was {changed[name][0]})"
+                rows[name] = f"{_in_words(name, value)} (was {_in_words(name, changed[name][0])})"
             elif name in _SHOWN:
-                rows[name] = value
+                rows[name] = _in_words(name, value)
         width = max(map(len, rows))
         text = [f"{name.ljust(width)}  {value}" for name, value in rows.items()]
         text += [textwrap.fill(f"still open: {line}", 116, subsequent_indent="  ") for line in self.remaining]
         return "\n".join(text)
+
+
+def _in_words(name: str, value: Any) -> str:
+    if name == DETERMINISTIC:
+        mode, warn_only = value
+        return "off" if not mode else "on, warns" if warn_only else "on, raises"
+    if value is None:
+        return "not set"
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def _switches(choice: Mapping[str, Any], tf32: bool | None, matmul_precision: str | None) -> dict[str, Any]:

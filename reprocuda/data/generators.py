@@ -6,6 +6,7 @@ Seeding the global generators does not reach them, and each worker process start
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import types
 import warnings
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 
 from ..flags import ReproducibilityWarning
 from ..seeding import derive
@@ -22,7 +24,8 @@ from ..seeding import derive
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random, torch.Generator)
 _LEAVES = (torch.Tensor, np.ndarray, np.generic, str, bytes, bytearray, int, float, complex, bool, type(None), range)
-_OPAQUE = (types.ModuleType, type, torch.storage.UntypedStorage, torch.dtype, torch.device)
+_OPAQUE = (types.ModuleType, type, torch.storage.UntypedStorage, torch.dtype, torch.device, DataLoader)
+_MOST = 100_000
 _HEAP_TYPE = 1 << 9
 _LONGEST = 4096  # of a longer list, a dataset's file names rather than its transforms, this many elements are searched
 
@@ -67,10 +70,10 @@ def _of_class(kind: type) -> Iterator[tuple[str, Any]]:
                 yield f".{base.__name__}.{name}", function
 
 
-def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
-    """What may own a generator inside `thing`, with the step of the path that leads there."""
-    if isinstance(thing, Mapping):
-        yield from ((f"[{key!r}]", value) for key, value in list(thing.items())[:_LONGEST])
+def _parts(thing: Any, classes: set[type]) -> Iterator[tuple[str, Any]]:
+    """What may own a generator inside `thing`, with the step of the path that leads there; each class once."""
+    if isinstance(thing, dict):
+        yield from ((f"[{key!r}]", value) for key, value in itertools.islice(thing.items(), _LONGEST))
     elif isinstance(thing, (list, tuple)):
         yield from ((f"[{i}]", value) for i, value in enumerate(thing[:_LONGEST]))
     elif isinstance(thing, types.FunctionType):
@@ -83,14 +86,17 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
         yield from ((".func", thing.func), (".args", thing.args), (".keywords", thing.keywords))
     if not isinstance(thing, _GENERATORS):
         yield from _attributes(thing)
-        yield from _of_class(type(thing))
+        if type(thing) not in classes:
+            classes.add(type(thing))
+            yield from _of_class(type(thing))
 
 
 def owned_generators(thing: Any, name: str = "dataset", without: Iterable[Any] = ()) -> dict[str, Any]:
     """The generators that `thing` owns, directly or through what it holds, by the path that leads to each.
 
     Attributes, slots, lists, tuples, dictionaries, partials, closures, class attributes, and globals that a method
-    names are followed; sets have no order and are not. Of a longer list, the first 4096 elements are searched.
+    names are followed; sets have no order and are not. Of a longer list, the first 4096 elements are searched, and
+    100000 objects in all.
 
     Args:
         thing: a dataset, a transform, a sampler.
@@ -99,10 +105,18 @@ def owned_generators(thing: Any, name: str = "dataset", without: Iterable[Any] =
     """
     found: dict[str, Any] = {}
     seen = _globals() | {id(other) for other in without}
+    classes: set[type] = set()
     kept = []  # objects made on the way must live on, or another takes their id
     stack = [(name, thing)]
     while stack:
         path, here = stack.pop()
+        if len(kept) > _MOST:
+            warnings.warn(
+                f"the search for generators in {name} ends after {_MOST} objects, at {path}: others are not seeded",
+                ReproducibilityWarning,
+                stacklevel=2,
+            )
+            break
         if isinstance(here, (*_LEAVES, *_OPAQUE)) or id(here) in seen:
             continue
         seen.add(id(here))
@@ -116,7 +130,7 @@ def owned_generators(thing: Any, name: str = "dataset", without: Iterable[Any] =
         elif isinstance(here, _GENERATORS):
             found[path] = here
         if not isinstance(here, (np.random.Generator, np.random.RandomState)):
-            stack.extend(reversed([(path + step, part) for step, part in _parts(here)]))
+            stack.extend(reversed([(path + step, part) for step, part in _parts(here, classes)]))
     return found
 
 

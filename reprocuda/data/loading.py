@@ -27,7 +27,14 @@ from .fetching import Fetch, IterableFetch, Request, WorkerStart, as_it_is
 from .generators import MASK64, Aside, owned_generators
 from .workers import SeedWorker
 
-_OF_TORCH = (BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler)
+_OF_TORCH = (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 _PASSED_ON = ("num_workers", "pin_memory", "timeout", "multiprocessing_context", "prefetch_factor")
 _STATE = {"version", "seed", "epoch", "batches", "length", "workers"}
 
@@ -52,13 +59,16 @@ class _Requests(Sampler):
         return len(self._loader._index_sampler)
 
     def __iter__(self) -> Iterator[Request]:
-        loader, epoch, skip = self._loader, self.epoch, self.skip
+        return self._of_epoch(self.epoch, self.skip)  # which may be others before the first is asked for
+
+    def _of_epoch(self, epoch: int, skip: int) -> Iterator[Request]:
+        loader = self._loader
         sampler, batched = loader._index_sampler, loader._auto_collation
         inner = getattr(sampler, "sampler", sampler)
         aside = Aside(
             derive(loader.seed, epoch, "order"),
             owned_generators(sampler, "sampler", without=[loader.dataset]),
-            python_and_numpy=not all(type(s) in (*_OF_TORCH, WeightedRandomSampler) for s in (sampler, inner)),
+            python_and_numpy=not all(type(s) in _OF_TORCH for s in (sampler, inner)),
         )
         ranks, rank = 1, loader.rank
         first = 0
@@ -238,7 +248,8 @@ def loader(dataset: Any, *args: Any, seed: int | None = None, rank: int | None =
 
     A sampler must depend on random numbers and set_epoch alone, and on no state that it keeps from epoch to epoch. An
     epoch that is left by `break` stays where it is for `state_dict`, while the next iteration of this process is the
-    next epoch. CUDA's generators are not seeded for each sample. A dataset with `__getitems__`, which fetches a batch
+    next epoch. A dataset's own `set_epoch` does not reach the copies in workers that persist. CUDA's generators are not
+    seeded for each sample. A dataset with `__getitems__`, which fetches a batch
     at once, is seeded for each batch. Loaders with one seed have one order and one stream: give independent loaders
     seeds of their own.
 

@@ -258,6 +258,11 @@ def test_epochs_are_counted_by_iterations_that_began():
     assert torch.equal(rows_of(batches), first)
     batches.set_epoch(2)
     assert torch.equal(rows_of(batches), third) and not torch.equal(first, third)
+    batches.set_epoch(0)
+    begun = iter(batches)
+    batches.set_epoch(2)
+    iter(batches)
+    assert torch.equal(rows_of(begun), first)
 
 
 def test_two_iterators_do_not_disturb_each_other():
@@ -482,6 +487,17 @@ def test_where_generators_are_found():
         "dataset.own[4]",
         "dataset.Owning.of_the_class",
     ]
+
+
+def test_the_search_for_generators_is_bounded(monkeypatch):
+    dataset = Draws()
+    dataset.files = [f"{i}.png" for i in range(10**6)]
+    dataset.boxes = [[i] for i in range(10**5)]
+    dataset.rng = random.Random(0)
+    assert list(reprocuda.data.owned_generators(dataset)) == ["dataset.rng"]
+    monkeypatch.setattr(reprocuda.data.generators, "_MOST", 10)
+    with pytest.warns(reprocuda.ReproducibilityWarning, match="ends after 10 objects"):
+        assert reprocuda.data.owned_generators(dataset) == {}
 
 
 def test_bad_worker_numbers():

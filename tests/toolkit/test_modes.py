@@ -115,7 +115,7 @@ def test_what_each_mode_sets():
         if not torch.cuda.is_initialized():
             assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
         text = str(run)
-        assert "index_add" in text and "(True, False) (was (False, False))" in text
+        assert "index_add" in text and "on, raises (was off)" in text
     with reprocuda.reproducible(5, "train"):
         assert exact() and torch.get_deterministic_debug_mode() == 1
         assert not torch.utils.deterministic.fill_uninitialized_memory
