@@ -269,8 +269,8 @@ def check_loaders(source: Source, reach: Reach) -> Iterator[tuple[ast.AST, Findi
 
 
 def _loader_finding(shuffles: bool, seeded: bool) -> Finding:
-    draws = "the order of the data" if shuffles else "the workers' seeds"
-    text = f"{draws} come from torch's global generator" + (
+    draws = "the order of the data comes" if shuffles else "the workers' seeds come"
+    text = f"{draws} from torch's global generator" + (
         ": every draw before it changes them" if seeded else ", which no seed call in reach has fixed"
     )
     cure = (
