@@ -136,10 +136,11 @@ def _verdict(
             compared.append("the loss and every weight at every step that was kept")
         if not compared:
             compared.append("the two environments")
-        return _box("good", "Identical", f"<p>The same bits: {' and '.join(compared)}.</p>")
+        found = "" if audit is None or not audit.get("kind") else _finding(audit, "Found all the same")
+        return _box("good", "Identical", f"<p>The same bits: {' and '.join(compared)}.</p>{found}")
     inner = ""
     if audit is not None and not audit.get("identical"):
-        inner += _first_difference(audit)
+        inner += _finding(audit, "First difference")
     elif audit is not None:
         inner += "<p>The audit found every record identical; what was recorded of the runs' histories differs.</p>"
     if divergence is not None and not divergence.identical:
@@ -147,7 +148,7 @@ def _verdict(
     return _box("bad", "The runs differ", inner)
 
 
-def _first_difference(audit: Mapping[str, Any]) -> str:
+def _finding(audit: Mapping[str, Any], heading: str) -> str:
     kind = str(audit.get("kind") or "unknown")
     facts = [
         ("cause", f"{kind}: {_KINDS[kind]}" if kind in _KINDS else kind),
@@ -164,7 +165,7 @@ def _first_difference(audit: Mapping[str, Any]) -> str:
     facts += [("another cause", _record(other)) for other in audit.get("also") or () if isinstance(other, Mapping)]
     facts += [("note", note) for note in audit.get("notes") or ()]
     known = "".join(f"<dt>{name}</dt><dd>{escape(str(v))}</dd>" for name, v in facts if v not in (None, ""))
-    return f"<h3>First difference</h3>\n<dl>{known}</dl>"
+    return f"<h3>{heading}</h3>\n<dl>{known}</dl>"
 
 
 def _place(where: Mapping[str, Any]) -> str | None:

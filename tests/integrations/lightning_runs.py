@@ -66,11 +66,13 @@ def sha(module):
     return hashlib.sha256(joined).hexdigest()
 
 
-def run(folder, name, *, seed=11, mode="train", resume=None, loader=usual_loader, every=4, **options):
+def run(folder, name, *, seed=11, mode="train", recorder=None, resume=None, loader=usual_loader, every=4, **options):
     """Trains; a checkpoint after so many steps."""
     reprocuda.seed_everything(11)
     module = Words()
-    callback = ReproducibilityCallback(seed, mode, history=folder / f"{name}.history", costs=name == "whole")
+    callback = ReproducibilityCallback(
+        seed, mode, history=folder / f"{name}.history", costs=name == "whole", recorder=recorder
+    )
     checkpoint = ModelCheckpoint(folder / name, filename="{step}", every_n_train_steps=every, save_top_k=-1)
     if every == STEPS_AN_EPOCH:
         checkpoint = ModelCheckpoint(folder / name, filename="{step}", every_n_epochs=1, save_top_k=-1)
@@ -141,6 +143,7 @@ def main():
     found["mid epoch"] = run(folder, "mid epoch", loader=repeating_loader, every=3)
     (middle,) = (folder / "mid epoch").glob("step=6*")
     found["resumed in mid epoch"] = run(folder, "resumed in mid epoch", loader=repeating_loader, every=3, resume=middle)
+    found["recorded"] = run(folder, "recorded", recorder=folder / "recorded.trace", max_epochs=1)
     if sys.argv[2:] == ["short"]:
         return print(json.dumps(found))
     found["other seed"] = run(folder, "other seed", seed=12)

@@ -2,6 +2,7 @@
 
 import pytest
 
+import reprocuda
 from reprocuda.reports.divergence import compare
 from reprocuda.reports.history import History
 
@@ -36,6 +37,11 @@ def test_the_calls_of_the_first_step_are_noted(script, runs):
         ("index_add", 1),
         ("embedding_dense_backward", 1),
     }
+
+
+def test_the_traces_of_two_processes_agree(script, runs):
+    found = reprocuda.compare(*(folder / "recorded.trace" for folder in script.folders))
+    assert found.identical and found.records > 100
 
 
 def test_another_seed_gives_other_bits(runs):

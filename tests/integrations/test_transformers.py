@@ -2,6 +2,7 @@
 
 import pytest
 
+import reprocuda
 from reprocuda.reports.divergence import compare
 from reprocuda.reports.history import History
 
@@ -20,6 +21,11 @@ def test_two_processes_give_the_same_bits(runs, script):
     assert runs[1] == {name: runs[0][name] for name in runs[1]} and len(runs[1]) >= 1
     files = [(folder / "whole.history").read_bytes() for folder in script.folders]
     assert files[0] == files[1]
+
+
+def test_the_traces_of_two_processes_agree(script, runs):
+    found = reprocuda.compare(*(folder / "recorded.trace" for folder in script.folders))
+    assert found.identical and found.records > 100
 
 
 def test_a_run_resumed_in_mid_epoch_gives_the_bits_of_the_uninterrupted_one(runs, script):

@@ -39,7 +39,7 @@ def data():
     return [{"input_ids": row, "labels": int(row[0]) % 2} for row in tokens]
 
 
-def run(folder, name, *, output=None, resume=None, mode="train", **options):
+def run(folder, name, *, output=None, resume=None, mode="train", recorder=None, **options):
     arguments = TrainingArguments(
         output_dir=str(folder / (output or name)),
         num_train_epochs=2,
@@ -51,7 +51,7 @@ def run(folder, name, *, output=None, resume=None, mode="train", **options):
         save_steps=3,
         **{"seed": 5, "save_strategy": "no", **options},
     )
-    callback = ReproducibilityCallback(mode or "train", history=folder / f"{name}.history")
+    callback = ReproducibilityCallback(mode or "train", history=folder / f"{name}.history", recorder=recorder)
     Watched.replaced = mode == "train"
     trainer = Trainer(
         model_init=lambda: Watched(CONFIG),
@@ -83,6 +83,7 @@ def main():
     transformers.logging.disable_progress_bar()
     folder = Path(sys.argv[1])
     found = {"whole": run(folder, "whole", save_strategy="steps")}
+    found["recorded"] = run(folder, "recorded", recorder=folder / "recorded.trace", max_steps=2)
     if sys.argv[2:] == ["short"]:
         return print(json.dumps(found))
     checkpoint = folder / "whole" / "checkpoint-3"

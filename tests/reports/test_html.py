@@ -140,6 +140,11 @@ def test_the_verdict(audit, divergence, same, heading):
     assert f"<h2>{heading}</h2>" in render(audit=audit, divergence=divergence)
 
 
+def test_a_finding_of_an_audit_that_is_identical_is_not_lost():
+    text = render(audit={"identical": True, "kind": "environment", "cure": "set PYTHONHASHSEED"})
+    assert "<h2>Identical</h2>" in text and "set PYTHONHASHSEED" in text and "First difference" not in text
+
+
 def test_environments_that_differ_are_shown_side_by_side():
     text = render(manifests=[{"gpu": ["A"], "seed": 1}, {"gpu": ["B"], "seed": 1}])
     assert '<th scope="row">gpu.0</th><td>A</td><td>B</td>' in text
