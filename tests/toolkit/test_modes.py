@@ -207,6 +207,23 @@ def test_arguments_of_a_method_come_from_the_statement():
     assert "CANCELLING: float32 [3]" in text and "put_" in caught.value.operator
 
 
+class PutBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.zeros(3).put_(torch.zeros(3, dtype=torch.long), gradient)
+
+
+def test_an_operator_of_the_backward_pass_is_named_too():
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(reprocuda.NondeterministicError) as caught, reprocuda.reproducible():
+        PutBackward.apply(x).sum().backward()
+    assert caught.value.operator == "put_" and "in the backward pass" in str(caught.value)
+
+
 def test_other_errors_pass_unchanged():
     with pytest.raises(RuntimeError, match="mine") as caught, reprocuda.reproducible():
         raise RuntimeError("mine")
