@@ -92,10 +92,9 @@ def _half_precision(dtype: str) -> _Switch:
     """Sums of half-precision products in half precision: (allowed, allowed with split-K)."""
     name = f"allow_{dtype}_reduced_precision_reduction"
     matmul = torch.backends.cuda.matmul
-    two = hasattr(matmul, f"{name}_split_k")
     return _Switch(
-        lambda: (getattr(matmul, name), getattr(matmul, f"{name}_split_k", True)),
-        lambda value: setattr(matmul, name, tuple(value) if two else value[0]),
+        lambda: (getattr(matmul, name), getattr(matmul, f"{name}_split_k")),
+        lambda value: setattr(matmul, name, tuple(value)),
     )
 
 

@@ -90,6 +90,7 @@ class Reproducible:
         seeds: the `Seeds` that the generators got.
         flags: the `Flags` as they were set.
         before: the `Flags` as they were.
+        rng_before: the generators' states as they were, for `set_rng_state`.
         operators: the operators of ours that it enabled.
         remaining: what can still make two runs differ, with what to do about it.
     """
@@ -101,7 +102,7 @@ class Reproducible:
         self.seeds: Seeds
         self.operators: tuple[str, ...] = ()
         self.remaining: tuple[str, ...] = ()
-        self._state = state
+        self.rng_before = state
         self._workspace = workspace
         self._scope: enabled | None = None
         self._hook: ExceptHook | None = None
@@ -138,7 +139,7 @@ class Reproducible:
             os.environ.pop(CUBLAS, None)
         else:
             os.environ[CUBLAS] = self._workspace
-        set_rng_state(self._state)
+        set_rng_state(self.rng_before)
 
     def __enter__(self) -> Reproducible:
         if not self._open:
