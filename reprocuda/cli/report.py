@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..reports.costs import measure
     from ..reports.divergence import compare
     from ..reports.terminal import console, print_line
+    from ..reports.traced import calls_of_trace
 
     found = _read(arguments.files)
     parts: dict[str, Any] = {"manifests": found["manifest"], "title": arguments.title}
@@ -46,11 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
         from ..auditing import compare as compare_traces
 
         parts["audit"] = compare_traces(*found["trace"]).to_dict()
+    calls = []
     if found["history"]:
         parts["divergence"] = compare(*found["history"])
         calls = found["history"][0].calls
-        if calls and not arguments.no_costs:
-            parts["costs"] = measure(calls)
+    if found["trace"] and not calls:
+        calls = calls_of_trace(found["trace"][0])
+    if calls and not arguments.no_costs:
+        parts["costs"] = measure(calls)
     parts["names"] = _names(arguments.files, found)
     try:
         html.write(arguments.output, **parts)

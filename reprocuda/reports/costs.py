@@ -30,8 +30,18 @@ _REPLACED = {
 }
 
 
+def is_replaced(overload: str) -> bool:
+    """Whether an aten overload is one that an operator of ours replaces."""
+    return _base(overload) in _REPLACED
+
+
+def operator_of(overload: str) -> str:
+    """The entry of `reprocuda.registry` that replaces it."""
+    return _REPLACED[_base(overload)]
+
+
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """A tensor argument: what is needed to make one like it. `values`: those of an index."""
 
     shape: tuple[int, ...]
@@ -57,6 +67,9 @@ class Call:
         device: "cpu" or "cuda".
         arguments: the shapes and dtypes of the tensors, in words.
         count: how many such calls there were.
+        function: the overload itself.
+        inputs: its arguments and keyword arguments, a `Shape` for each tensor.
+        drawn: the indices were not known, and are drawn uniformly.
     """
 
     overload: str
@@ -66,6 +79,7 @@ class Call:
     count: int
     function: Any
     inputs: tuple[tuple, dict]
+    drawn: bool = False
 
 
 class Calls(TorchDispatchMode):
@@ -107,7 +121,7 @@ class Calls(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = func.__name__.removesuffix(".default")
-        if func.namespace == "aten" and _base(name) in _REPLACED:
+        if func.namespace == "aten" and is_replaced(name):
             self._note(name, func, args, kwargs)
         return func(*args, **kwargs)
 
@@ -130,11 +144,11 @@ class Calls(TorchDispatchMode):
             return
         self._room -= indices
         inputs = tree_map(lambda x: _shape(x) if isinstance(x, torch.Tensor) else x, (tuple(args), dict(kwargs)))
-        self._calls[form] = Call(name, _REPLACED[_base(name)], device, words, 1, func, inputs)
+        self._calls[form] = Call(name, operator_of(name), device, words, 1, func, inputs)
 
 
 def _plain(x: Any) -> Any:
-    if isinstance(x, _Shape):
+    if isinstance(x, Shape):
         return {"is": "tensor", **vars(x)}
     if isinstance(x, dict):
         return {"is": "dict", **{name: _plain(value) for name, value in x.items()}}
@@ -144,7 +158,7 @@ def _plain(x: Any) -> Any:
 def _from_plain(x: Any) -> Any:
     if isinstance(x, dict):
         rest = {name: value for name, value in x.items() if name != "is"}
-        return _Shape(**rest) if x["is"] == "tensor" else {name: _from_plain(v) for name, v in rest.items()}
+        return Shape(**rest) if x["is"] == "tensor" else {name: _from_plain(v) for name, v in rest.items()}
     return [_from_plain(part) for part in x] if isinstance(x, list) else x
 
 
@@ -158,9 +172,9 @@ def _is_index(x: torch.Tensor) -> bool:
     return not (x.dtype.is_floating_point or x.dtype.is_complex)
 
 
-def _shape(x: torch.Tensor) -> _Shape:
+def _shape(x: torch.Tensor) -> Shape:
     # The indices themselves: how often a target is hit decides what a sum costs.
-    return _Shape(tuple(x.shape), x.dtype, str(x.device), x.detach().to("cpu", copy=True) if _is_index(x) else None)
+    return Shape(tuple(x.shape), x.dtype, str(x.device), x.detach().to("cpu", copy=True) if _is_index(x) else None)
 
 
 @dataclass(frozen=True)
@@ -175,6 +189,7 @@ class Cost:
     native: float
     ours: float
     rounds: int
+    drawn: bool = False
 
     @property
     def ratio(self) -> float:
@@ -216,7 +231,7 @@ def measure(calls: Sequence[Call | dict[str, Any]], rounds: int = 9, seconds: fl
     for call in calls:
         if costs and time.perf_counter() - started > seconds:
             break
-        args, kwargs = tree_map(lambda x: x.make() if isinstance(x, _Shape) else x, call.inputs)
+        args, kwargs = tree_map(lambda x: x.make() if isinstance(x, Shape) else x, call.inputs)
         samples: dict[bool, list[float]] = {False: [], True: []}
         for number in range(rounds + 1):
             for ours in (False, True) if number % 2 else (True, False):
@@ -224,7 +239,8 @@ def measure(calls: Sequence[Call | dict[str, Any]], rounds: int = 9, seconds: fl
                 if number > 0:
                     samples[ours].append(milliseconds)
         native, mine = (statistics.median(samples[ours]) for ours in (False, True))
-        costs.append(Cost(call.overload, call.operator, call.device, call.arguments, call.count, native, mine, rounds))
+        form = call.overload, call.operator, call.device, call.arguments, call.count
+        costs.append(Cost(*form, native, mine, rounds, call.drawn))
     return sorted(costs, key=lambda cost: cost.count * (cost.native - cost.ours))
 
 

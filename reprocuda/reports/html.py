@@ -247,12 +247,13 @@ def _costs(costs: Sequence[Cost] | None) -> str:
         for c in costs
     ]
     columns = ("operator", "aten overload", "device", "arguments", "calls", "torch, ms", "ours, ms", "ratio")
+    indices = "of the run, with uniform indices" if any(c.drawn for c in costs) else "and indices of the run"
     change = sum(c.count * (c.ours - c.native) for c in costs)
     return (
         "<section><h2>Cost of the replaced operators</h2>\n"
         f"{_table('torch and ours, on the shapes of the run', columns, rows, (4, 5, 6, 7))}\n"
         f'<p class="note">Medians of {costs[0].rounds} calls of each, in turn, after one that warms up, on the shapes '
-        "and indices of the run and random values, by the machine that made this page. torch's operator is called with "
+        f"{indices} and random values, by the machine that made this page. torch's operator is called with "
         "ours installed and off, which adds a few microseconds to it. All calls together: "
         f"{change:+.3f} ms.</p></section>"
     )

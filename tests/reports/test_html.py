@@ -7,11 +7,13 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 import torch
 
+import reprocuda
 from reprocuda.reports.costs import Calls, Cost, measure
 from reprocuda.reports.divergence import Divergence, Point, compare
 from reprocuda.reports.history import History
 from reprocuda.reports.html import is_identical, render, write
 from reprocuda.reports.plots import divergence_plot
+from reprocuda.reports.traced import calls_of_trace
 from reprocuda.reports.variability import variability
 
 EVIL = "<script>alert('x')</script>\"&.py"
@@ -188,9 +190,29 @@ def test_calls_of_replaced_operators_are_noted_forward_and_backward(tmp_path):
     assert {cost.overload for cost in costs} == set(found) and all(c.native > 0 and c.ours > 0 for c in costs)
 
 
-def test_costs_are_not_measured_against_ourselves():
-    import reprocuda
+def test_calls_of_a_trace_can_be_timed_too(tmp_path):
+    table = torch.zeros(5, 2, requires_grad=True)
+    with reprocuda.Recorder(tmp_path / "run.trace"):
+        for _ in range(2):
+            rows = torch.nn.functional.embedding(torch.tensor([1, 1, 4]), table)
+            torch.zeros(3, 2).index_add_(0, torch.tensor([0, 0, 2]), rows, alpha=2).sum().backward()
+        target = torch.zeros(3, 4)
+        target.scatter_add_(1, torch.tensor([[3], [1]]), torch.ones(2, 1))
+        target[:, torch.tensor([0, 1])] = 1.0  # overwrites: not one of ours
+        target.index_put_((torch.tensor([2, 2]), torch.tensor([3, 3])), torch.ones(2), accumulate=True)
+    calls = calls_of_trace(tmp_path / "run.trace")
+    assert {(call.overload, call.count) for call in calls} == {
+        ("index_add_", 2),
+        ("embedding_dense_backward", 2),
+        ("scatter_add_", 1),
+        ("index_put_", 1),
+    }
+    costs = measure(calls, rounds=1)
+    assert len(costs) == 4 and all(cost.drawn for cost in costs)
+    assert "of the run, with uniform indices" in render(costs=costs)
 
+
+def test_costs_are_not_measured_against_ourselves():
     with Calls() as calls:
         torch.zeros(3).index_add(0, torch.tensor([0]), torch.ones(1))
     with (

@@ -1,0 +1,119 @@
+"""The calls of replaced operators in a trace of the audit, for `costs.measure`.
+
+A trace has shapes, strides and plain arguments, and no values: the indices are drawn uniformly. It does not say on
+which device an operator ran, so only those of a torch without CUDA are read; elsewhere `costs.Calls` notes the calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from typing import Any
+
+import torch
+
+from .costs import Call, Shape, is_replaced, operator_of
+
+_GEOMETRY = re.compile(r"\(\d+, torch\.Size\(\[([\d, ]*)\]\), \([\d, -]*\), torch\.(\w+)\)")
+
+
+def calls_of_trace(path: str | os.PathLike) -> list[Call]:
+    """One `Call` for each replaced overload and form of its arguments.
+
+    Args:
+        path: a trace, as `reprocuda.Recorder` writes it.
+
+    Returns:
+        The calls; none if the run's torch had CUDA.
+
+    Raises:
+        ValueError: it is no trace.
+
+    Example:
+        >>> import tempfile, torch, reprocuda
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with reprocuda.Recorder(f"{folder}/run.trace"):
+        ...         _ = torch.zeros(3).index_add(0, torch.tensor([0, 0, 2]), torch.ones(3), alpha=2)
+        ...     [(call.overload, call.arguments, call.count) for call in calls_of_trace(f"{folder}/run.trace")]
+        [('index_add', 'float32 [3], int64 [3], float32 [3]', 1)]
+    """
+    from ..auditing.trace import Reader
+
+    found: dict[tuple, Call] = {}
+    with Reader(path) as trace:
+        if trace.header.get("cuda") is not None:
+            return []
+        for record in trace.records():
+            namespace, _, overload = record.operator.partition("::")
+            if namespace != "aten" or not is_replaced(overload):
+                continue
+            form = overload, record.arguments, tuple(given.geometry for given in record.inputs)
+            if form in found:
+                found[form].count += 1
+                continue
+            call = _call(*form)
+            if call is not None:
+                found[form] = call
+    return list(found.values())
+
+
+def _call(overload: str, arguments: str, geometries: tuple[str, ...]) -> Call | None:
+    """None for arguments that the trace does not hold in a form to be built again, and for overwriting."""
+    matches = [_GEOMETRY.fullmatch(geometry) for geometry in geometries]
+    try:
+        plain = list(ast.literal_eval(arguments))
+    except (ValueError, SyntaxError):
+        return None
+    if not all(matches):
+        return None
+    shapes = [
+        Shape(tuple(int(size) for size in match[1].split(",") if size.strip()), getattr(torch, match[2]), "cpu")
+        for match in matches
+    ]
+    name, _, kind = overload.partition(".")
+    function = getattr(getattr(torch.ops.aten, name), kind or "default")
+    args, kwargs = [], {}
+    tensors = iter(shapes)
+    try:
+        for argument in function._schema.arguments:
+            if argument.kwarg_only:
+                continue
+            if str(argument.type) == "Tensor":
+                args.append(next(tensors))
+            elif "Tensor" in str(argument.type):
+                args.append([next(tensors) if part == "T" else None for part in plain.pop(0)])
+            elif plain and not _is_keyword(plain[0]):
+                args.append(plain.pop(0))
+        kwargs = dict(plain)
+        if "accumulate" in [argument.name for argument in function._schema.arguments] and True not in args:
+            return None
+        args = _with_indices(name, args)
+    except (StopIteration, IndexError, TypeError, ValueError):
+        return None
+    words = ", ".join(f"{str(shape.dtype).removeprefix('torch.')} {list(shape.shape)}" for shape in shapes)
+    return Call(overload, operator_of(overload), "cpu", words, 1, function, (tuple(args), kwargs), drawn=True)
+
+
+def _is_keyword(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+
+
+def _with_indices(name: str, args: list[Any]) -> list[Any]:
+    """The arguments with uniform indices in range."""
+    target = args[0]
+    if name.startswith(("index_add", "scatter_add")):
+        args[2] = _drawn(args[2], target.shape[args[1]])
+    elif name.startswith("embedding"):
+        args[1] = _drawn(args[1], args[2])
+    else:
+        args[1] = [index and _drawn(index, size) for index, size in zip(args[1], target.shape, strict=False)]
+    return args
+
+
+def _drawn(index: Shape, bound: int) -> Shape:
+    generator = torch.Generator().manual_seed(0)
+    if index.dtype == torch.bool:
+        raise ValueError("a mask, of which the trace does not say how much it selects")
+    values = torch.randint(max(bound, 1), index.shape, generator=generator).to(index.dtype)
+    return Shape(index.shape, index.dtype, index.device, values)
