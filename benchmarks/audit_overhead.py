@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-SCRIPT = '''
+SCRIPT = """
 import os, time
 import torch
 from torch import nn
@@ -43,7 +43,7 @@ for _ in range(STEPS):
     optimizer.step()
 with open(os.environ["TIMES"], "a") as file:
     file.write(f"{time.perf_counter() - start}\\n")
-'''
+"""
 
 
 def timed(command: list[str], times: Path) -> tuple[float, list[float], float]:

@@ -10,7 +10,7 @@ from . import align, cures, source
 from .align import Comparison, Difference, compare_traces
 from .lineage import LOADED, LOADER, OWN_STATE
 from .result import AuditResult, Place
-from .trace import FROM_SAMPLER, SEEDED, Record
+from .trace import FROM_SAMPLER, SEEDED, STARTING, Record
 
 _ENVIRONMENT = ("torch", "numpy", "python", "platform", "cpu", "cuda", "threads", "varied")
 
@@ -53,9 +53,7 @@ def diagnose(comparison: Comparison) -> AuditResult:
         if other.reason in (align.OUTPUT, align.UNWRITTEN_INPUT) and other.first.key != difference.record.key
     )
     verdict = _verdict(difference, comparison)
-    return replace(
-        verdict, first_difference=_place(difference), also=also, records=comparison.records, notes=notes
-    )
+    return replace(verdict, first_difference=_place(difference), also=also, records=comparison.records, notes=notes)
 
 
 def _verdict(difference: Difference, comparison: Comparison) -> AuditResult:
@@ -134,13 +132,15 @@ def _data(difference: Difference, comparison: Comparison) -> AuditResult:
     workers, own_generator, getitem = _loader_facts(difference.loader)
     pairs = difference.inside_loader
     drawn = next((x for x, y in pairs if x.flags & FROM_SAMPLER and x.flags & SEEDED and x.outputs != y.outputs), None)
-    seeds = next((x for x, y in pairs if x.flags & SEEDED and x.site == record.site and x.outputs != y.outputs), None)
-    inside = next((x for x, _ in pairs if x.site != record.site and not x.flags & FROM_SAMPLER), None)
+    seeds = next((x for x, y in pairs if x.flags & STARTING and x.flags & SEEDED and x.outputs != y.outputs), None)
+    own = [x for x, _ in pairs if x.site[:2] != record.site[:2] and not x.flags & (FROM_SAMPLER | STARTING)]
     if drawn is not None:
         cure = cures.LOADER_GENERATOR if own_generator else cures.LOADER_ORDER
         found = _found("data", drawn, cure, "the sampler drew another order", record.site)
-    elif inside is not None:
-        found = _found("data", inside, cures.loader_values(0), "it differs inside the loader")
+    elif own:
+        seeded = own[0].flags & SEEDED
+        cure = cures.randomness(own[0].operator, "Generator" in own[0].arguments) if seeded else cures.loader_values(0)
+        found = _found("data", own[0], cure, "it differs inside the loader")
     elif workers and seeds is not None:
         cure = cures.LOADER_GENERATOR if own_generator else cures.LOADER_WORKERS
         found = _found("data", record, cure, "the workers got other seeds")

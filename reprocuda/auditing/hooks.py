@@ -36,6 +36,7 @@ class StopRecording(BaseException):
 class _Thread(threading.local):
     module = ""  # the path of the module whose forward runs
     loading = False  # is a loader at work?
+    starting = False  # is it the start of an epoch, where a loader draws the seed of its workers?
 
 
 thread = _Thread()
@@ -48,7 +49,8 @@ _last_epochs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 def environment() -> dict:
     """What two runs should have in common, for the header of a trace."""
-    states = (torch.get_rng_state().numpy().tobytes(), repr(random.getstate()), repr(np.random.get_state()))
+    with torch._C._DisableTorchDispatch():  # another recorder may be listening
+        states = (torch.get_rng_state().numpy().tobytes(), repr(random.getstate()), repr(np.random.get_state()))
     return {
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -147,12 +149,13 @@ def _stepped(optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> Non
 
 
 @contextlib.contextmanager
-def _loading() -> Iterator[None]:
-    before, thread.loading = thread.loading, True
+def _loading(starting: bool = False) -> Iterator[None]:
+    before = thread.loading, thread.starting
+    thread.loading, thread.starting = True, starting
     try:
         yield
     finally:
-        thread.loading = before
+        thread.loading, thread.starting = before
 
 
 def _iter_wrapper(original: Callable) -> Callable:
@@ -162,7 +165,7 @@ def _iter_wrapper(original: Callable) -> Callable:
             for recorder in _listening():
                 _check_epoch(self, recorder)
                 recorder.event("loader::iter", _loader_facts(self), flags=EVENT | IN_LOADER)
-        with _loading():
+        with _loading(starting=True):
             return original(self)
 
     return __iter__

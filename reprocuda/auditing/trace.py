@@ -25,7 +25,7 @@ BLOCK = struct.Struct("<cIIII")
 LENGTH = struct.Struct("<I")
 
 # What a record is, besides an operator.
-IN_LOADER, FROM_SAMPLER, EVENT, SEEDED, BACKWARD, IN_PLACE, PARTIAL = 1, 2, 4, 8, 16, 32, 64
+IN_LOADER, FROM_SAMPLER, EVENT, SEEDED, BACKWARD, IN_PLACE, PARTIAL, STARTING = (1 << bit for bit in range(8))
 
 BATCH = "loader::next"
 
