@@ -73,6 +73,8 @@ _LAZY: dict[str, str] = {
     "compare": "auditing.diagnose",
     "doctor": "inspection.doctor",
     "manifest": "inspection.manifest",
+    "integrations": "integrations",
+    "reports": "reports",
 }
 
 

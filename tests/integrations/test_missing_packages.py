@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent.parent
 CODE = """
 import sys
 sys.modules[{package!r}] = None  # as if it were not installed
-import reprocuda.integrations
+import reprocuda
 assert {package!r} in dir(reprocuda.integrations)
 try:
     reprocuda.integrations.{package}.ReproducibilityCallback
@@ -32,7 +32,7 @@ def test_the_error_names_the_command(package):
 
 def test_nothing_is_imported_before_it_is_used():
     code = (
-        "import sys, reprocuda, reprocuda.integrations, reprocuda.reports.html; "
+        "import sys, reprocuda; reprocuda.integrations, reprocuda.reports; import reprocuda.reports.html; "
         "print([name for name in ('lightning', 'transformers', 'accelerate', 'matplotlib') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
