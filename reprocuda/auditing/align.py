@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from .lineage import EXTERNAL, KNOWN, LOADED, LOADER, OVERWRITTEN, OWN_STATE, UNWRITTEN
-from .trace import BATCH, EVENT, IN_LOADER, IN_PLACE, PARTIAL, SEEDED, Input, Reader, Record
+from .trace import BATCH, EVENT, FROM_SAMPLER, IN_LOADER, IN_PLACE, PARTIAL, SEEDED, STARTING, Input, Reader, Record
 
 _WINDOW = 4096  # records looked ahead for the place where two traces agree again
 _ANCHOR = 4  # so many operators in a row have to agree there
@@ -247,8 +247,16 @@ class _Walk:
         return next((record for record in reversed(self.inside[0]) if record.operator == "loader::iter"), None)
 
     def _inside_pairs(self) -> list[tuple[Record, Record]]:
-        """What differed inside the loader before what came out of it did."""
-        return [(x, y) for x, y in zip(*self.inside, strict=False) if _all_of(x) != _all_of(y)]
+        """What differed inside the loader before what came out of it did.
+
+        Draws for the order, what starts an epoch, and the rest each by themselves: workers answer when they can, so how
+        these mix differs from run to run.
+        """
+        found = []
+        for kind in (FROM_SAMPLER, STARTING, 0):
+            first, second = ([r for r in inside if _part_of_loading(r) == kind] for inside in self.inside)
+            found += [(x, y) for x, y in zip(first, second, strict=False) if _all_of(x) != _all_of(y)]
+        return found
 
     def _structure(self) -> bool:
         """The operators differ: notes it, and goes on where both agree again. False if they do not."""
@@ -273,6 +281,10 @@ class _Walk:
 
 def _read_by(record: Record) -> list[Input]:
     return [value for value in record.inputs if value.origin != OVERWRITTEN]
+
+
+def _part_of_loading(record: Record) -> int:
+    return record.flags & FROM_SAMPLER or record.flags & STARTING
 
 
 def _all_of(record: Record) -> tuple:

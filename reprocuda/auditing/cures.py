@@ -97,4 +97,7 @@ def batch_norm(module: str) -> str:
 
 
 def varied(what: str) -> str:
-    return f"the result depends on {what}: fix it for all runs"
+    text = f"the result depends on {what}: fix it for all runs"
+    if "workers" in what:
+        text += "; reprocuda.data.loader(...) gives the same batches for every number of workers"
+    return text

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import reprocuda
+from reprocuda.auditing import hooks
 from reprocuda.auditing.trace import BACKWARD, IN_LOADER, Reader
 
 
@@ -169,3 +170,22 @@ def test_unseen_writes_of_an_array_are_seen_at_the_next_use(tmp_path):
     record(tmp_path / "b", lambda: run(2))
     result = reprocuda.compare(tmp_path / "a", tmp_path / "b")
     assert result.reason == "an input that no recorded operator made differs"
+
+
+def test_workers_that_answer_in_another_order_do_not_blame_the_sampler(tmp_path):
+    """Inside a loader, the draws for the next epoch and the arrival of batches mix by chance."""
+
+    def run(late, noise):
+        draw = torch.Generator().manual_seed(0)
+        order = [torch.utils.data.RandomSampler(range(8), generator=draw) for _ in range(2)]
+        with hooks._loading():
+            list(order[0])
+            for part in ("arrival", "draw") if late else ("draw", "arrival"):
+                list(order[1]) if part == "draw" else torch.zeros(3)
+        for recorder in hooks._listening():
+            recorder.batch((noise,), [])
+
+    record(tmp_path / "a", lambda: run(False, 1.0))
+    record(tmp_path / "b", lambda: run(True, 2.0))
+    result = reprocuda.compare(tmp_path / "a", tmp_path / "b")
+    assert (result.kind, result.reason) == ("data", "a batch came out of the loader different")
