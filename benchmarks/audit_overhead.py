@@ -46,14 +46,16 @@ with open(os.environ["TIMES"], "a") as file:
 """
 
 
-def timed(command: list[str], times: Path) -> tuple[float, list[float], float]:
-    """(wall seconds, seconds of the training loops, peak MiB of the processes)."""
+def timed(command: list[str], times: Path) -> tuple[float, float, list[float], float]:
+    """(wall seconds, processor seconds, wall seconds of the training loops, peak MiB of the processes so far)."""
     times.write_text("")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     subprocess.run(command, check=True, env={**os.environ, "TIMES": str(times)}, stdout=subprocess.DEVNULL)
     wall = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    return wall, [float(line) for line in times.read_text().split()], peak
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall, processor, [float(line) for line in times.read_text().split()], after.ru_maxrss / 1024
 
 
 def measure(steps: int, repeats: int) -> dict:
@@ -64,12 +66,13 @@ def measure(steps: int, repeats: int) -> dict:
         audit = [sys.executable, "-m", "reprocuda", "audit", "--keep", f"{folder}/traces", str(script)]
         for _ in range(repeats):
             for name, command in (("plain", [sys.executable, str(script)]), ("audit", audit)):
-                wall, loops, peak = timed(command, times)
-                found = {"wall_s": wall, "loop_s": min(loops), "peak_mib": peak}
+                wall, processor, loops, peak = timed(command, times)
+                found = {"wall_s": wall, "processor_s": processor, "loop_s": min(loops), "peak_mib": peak}
                 if name not in best or wall < best[name]["wall_s"]:
                     best[name] = found
         best["trace_mib"] = (Path(folder) / "traces" / "run1.trace").stat().st_size / 2**20
     best["command_ratio"] = best["audit"]["wall_s"] / best["plain"]["wall_s"]
+    best["processor_ratio"] = best["audit"]["processor_s"] / best["plain"]["processor_s"]
     best["loop_ratio"] = best["audit"]["loop_s"] / best["plain"]["loop_s"]
     return best
 
@@ -85,6 +88,8 @@ def main() -> None:
     plain, audit = found["plain"], found["audit"]
     walls = f"{plain['wall_s']:.2f} s", f"{audit['wall_s']:.2f} s", f"{found['command_ratio']:.2f}"
     table.add_row("the command (plain: one run; audit: two)", *walls)
+    busy = f"{plain['processor_s']:.2f} s", f"{audit['processor_s']:.2f} s", f"{found['processor_ratio']:.2f}"
+    table.add_row("processor time of the command", *busy)
     table.add_row("the training loop of one run", f"{plain['loop_s']:.2f} s", f"{audit['loop_s']:.2f} s",
                   f"{found['loop_ratio']:.2f}")  # fmt: skip
     table.add_row("largest process so far", f"{plain['peak_mib']:.0f} MiB", f"{audit['peak_mib']:.0f} MiB", "")

@@ -46,14 +46,20 @@ class Job:
 
 def main(text: str) -> None:
     """Runs the job that `text` describes; the exit code is the script's."""
-    job = Job(**json.loads(text))
+    try:
+        sys.exit(_run(Job(**json.loads(text))))
+    except KeyboardInterrupt:  # before or after the script; whoever pressed the keys knows
+        sys.exit(130)
+
+
+def _run(job: Job) -> int:
     import torch
 
     from reprocuda.auditing.hooks import StopRecording
     from reprocuda.auditing.recorder import Recorder
 
     if job.gate is not None and not os.read(job.gate, 1):
-        sys.exit(0)  # the audit ended without us
+        return 0  # the audit ended without us
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     if job.workers is not None:
@@ -77,7 +83,7 @@ def main(text: str) -> None:
         frames = error.__traceback__
         traceback.print_exception(type(error), error, frames.tb_next if frames is not None else None)
         failed = 1
-    sys.exit(failed)
+    return failed
 
 
 def _load(job: Job) -> tuple[types.CodeType, types.ModuleType]:

@@ -77,6 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
             result = audit_script(plan)
         except ScriptFailed as error:
             raise UsageError(str(error)) from error
+        except KeyboardInterrupt:
+            print("reprocuda audit: interrupted", file=sys.stderr)
+            return 130
     if arguments.json:
         write_json(result.to_dict(), arguments.json)
     to = console(sys.stderr if arguments.json == "-" else None)
