@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
-@pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
+@pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning", "ignore::reprocuda.ReproducibilityWarning")
 def test_readme_example_runs():
     failures, attempts = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
     assert attempts >= 5
