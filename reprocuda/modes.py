@@ -31,7 +31,7 @@ Devices = Sequence[str | torch.device] | str | torch.device | None
 
 # torch's deterministic flag (on, warn only), cuDNN's two, the fill of uninitialised memory, and whether our operators
 # are enabled, strictly. None: left as it is.
-_MODES: dict[str, dict[str, Any]] = {
+MODES: dict[str, dict[str, Any]] = {
     "debug": {"flag": (True, False), "cudnn": True, "benchmark": False, "fill": True, "ours": True, "strict": True},
     "train": {"flag": (True, True), "cudnn": True, "benchmark": False, "fill": False, "ours": True, "strict": False},
     "fast": {"flag": (False, False), "cudnn": False, "benchmark": None, "fill": None, "ours": False, "strict": False},
@@ -275,14 +275,14 @@ def reproducible(
         >>> torch.are_deterministic_algorithms_enabled(), run.seeds.seed
         (False, 7)
     """
-    if mode not in _MODES:
-        raise ValueError(f"reprocuda.reproducible: mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
+    if mode not in MODES:
+        raise ValueError(f"reprocuda.reproducible: mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}")
     if matmul_precision is not None and matmul_precision not in _PRECISIONS:
         raise ValueError(
             f"reprocuda.reproducible: matmul_precision must be one of {', '.join(map(repr, _PRECISIONS))} or None, got "
             f"{matmul_precision!r}"
         )
-    choice = dict(_MODES[mode])
+    choice = dict(MODES[mode])
     overrides = {"fill": ("fill_uninitialized", fill_uninitialized), "benchmark": ("cudnn_benchmark", cudnn_benchmark)}
     for key, (name, value) in overrides.items():
         if _checked_bool("reproducible", name, value) is not None:

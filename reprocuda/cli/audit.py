@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from .output import UsageError, add_json, write_json
+from .output import UsageError, add_json, check_json, write_json
 
 
 def add(subparsers: argparse._SubParsersAction) -> None:
@@ -19,8 +19,8 @@ def add(subparsers: argparse._SubParsersAction) -> None:
         description=f"{text[0].upper()}{text[1:]}. Exit code 0: identical; 1: different; 2: the script failed.",
         usage="reprocuda audit [options] [-m] script [arguments]",
     )
-    parser.add_argument("--steps", type=_positive, metavar="N", help="record N optimizer steps, then end the run")
-    parser.add_argument("--runs", type=_runs, default=2, metavar="N", help="how many runs (2)")
+    parser.add_argument("--steps", type=_at_least(1), metavar="N", help="record N optimizer steps, then end the run")
+    parser.add_argument("--runs", type=_at_least(2), default=2, metavar="N", help="how many runs (2)")
     parser.add_argument(
         "--vary", type=_vary, default=(), metavar="WHAT", help="of the second run: threads, hash, workers, device"
     )
@@ -32,18 +32,14 @@ def add(subparsers: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=run)
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"has to be at least 1, not {value}")
-    return value
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"has to be at least {least}, not {value}")
+        return value
 
-
-def _runs(text: str) -> int:
-    value = int(text)
-    if value < 2:
-        raise argparse.ArgumentTypeError(f"has to be at least 2, not {value}")
-    return value
+    return number
 
 
 def _vary(text: str) -> tuple[str, ...]:
@@ -95,8 +91,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
         if not torch.cuda.is_available():
             raise UsageError("--vary device needs a GPU, and there is none")
-    if arguments.json and arguments.json != "-" and not os.path.isdir(os.path.dirname(arguments.json) or "."):
-        raise UsageError(f"--json: there is no folder for {arguments.json}")  # now rather than after the runs
+    check_json(arguments.json)
 
 
 @contextlib.contextmanager

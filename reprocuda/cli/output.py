@@ -1,4 +1,4 @@
-"""The option --json, which every command has, and how an error of usage is said."""
+"""The option --json, which every command has, and the error for what cannot be done."""
 
 from __future__ import annotations
 
@@ -17,19 +17,33 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help=text)
 
 
+def check_json(target: str | None) -> None:
+    """Refuses a place where JSON cannot go: before a long command, rather than after it.
+
+    Raises:
+        UsageError: `target` is a Python file (`--json train.py` would take the script for the file's name), a folder,
+        or in no folder.
+    """
+    if target in (None, "-"):
+        return
+    path = Path(target)
+    if path.suffix == ".py" or path.is_dir():
+        raise UsageError(f"--json: {target} is not a file for JSON; write `--json -` for stdout")
+    if not path.parent.is_dir():
+        raise UsageError(f"--json: {target} is in no folder that exists")
+
+
 def write_json(document: object, target: str) -> None:
     """Writes `document` to the file `target`, or to stdout for "-".
 
     Raises:
-        UsageError: `target` is not a place for JSON: a Python file or a folder, or it cannot be written. `--json
-        train.py` would take the script for the file's name.
+        UsageError: as `check_json`, or the file cannot be written.
     """
+    check_json(target)
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return
-    if Path(target).suffix == ".py" or Path(target).is_dir():
-        raise UsageError(f"--json: {target} is not a file for JSON; write `--json -` for stdout")
     try:
         Path(target).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -11,7 +11,6 @@ from typing import Any
 
 from .output import UsageError, add_json, write_json
 
-_TRACE = b"reprocuda trace"
 _WHAT = "histories, traces, manifests and the JSON of an audit"
 
 
@@ -91,11 +90,13 @@ def _read(files: list[str]) -> dict[str, list[Any]]:
 
 
 def _read_one(path: Path) -> tuple[str, Any]:
+    from ..auditing.trace import MAGIC
+    from ..inspection.manifest import FORMAT
     from ..reports.history import History
 
     with path.open("rb") as file:
-        start = file.read(len(_TRACE))
-    if start == _TRACE:
+        start = file.read(len(MAGIC))
+    if start == MAGIC:
         return "trace", path
     if zipfile.is_zipfile(path):
         return "history", History.load(path)
@@ -105,7 +106,7 @@ def _read_one(path: Path) -> tuple[str, Any]:
         document = None
     if isinstance(document, dict) and "identical" in document:
         return "audit", document
-    if isinstance(document, dict) and document.get("format") == "reprocuda-manifest":
+    if isinstance(document, dict) and document.get("format") == FORMAT:
         return "manifest", document
     raise ValueError(f"{path} is none of {_WHAT}")
 

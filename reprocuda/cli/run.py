@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .output import UsageError
+from ..flags import CUBLAS, CUBLAS_DETERMINISTIC
+from ..modes import MODES
+from .output import UsageError, check_json
 
 _HASH_SEEDS = 2**32  # PYTHONHASHSEED is below this
-_DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 
 
 def add(subparsers: argparse._SubParsersAction) -> None:
@@ -25,7 +26,7 @@ def add(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--seed", type=int, default=42, help="the seed of every generator (42)")
     modes = "debug: raise at what stays nondeterministic (default); train: warn; fast: seeds only"
-    parser.add_argument("--mode", choices=["debug", "train", "fast"], default="debug", help=modes)
+    parser.add_argument("--mode", choices=[*MODES], default="debug", help=modes)
     ranks = "own: each rank of several draws numbers of its own (default); same: all draw rank 0's"
     parser.add_argument("--ranks", choices=["own", "same"], default="own", help=ranks)
     parser.add_argument("--hash-seed", type=int, metavar="N", help="PYTHONHASHSEED (as it is set, else the seed)")
@@ -50,8 +51,8 @@ def fresh_environment(seed: int, mode: str, hash_seed: int | None) -> dict[str, 
         raise UsageError(f"--hash-seed is {hash_seed}; it has to be from 0 to {_HASH_SEEDS - 1}")
     environment["PYTHONHASHSEED"] = str(hash_seed)
     # cuBLAS reads this once, when it is initialised. Where speed is asked for, it keeps its own workspaces.
-    if mode != "fast" and environment.get("CUBLAS_WORKSPACE_CONFIG") not in _DETERMINISTIC_WORKSPACES:
-        environment["CUBLAS_WORKSPACE_CONFIG"] = _DETERMINISTIC_WORKSPACES[0]
+    if mode != "fast" and environment.get(CUBLAS) not in CUBLAS_DETERMINISTIC:
+        environment[CUBLAS] = CUBLAS_DETERMINISTIC[0]
     return environment
 
 
@@ -67,8 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--seed is {arguments.seed}; it must not be negative")
     if sys.flags.ignore_environment:
         raise UsageError("python -E and -I ignore PYTHONHASHSEED: start `reprocuda run` without them")
-    if arguments.json and (Path(arguments.json).suffix == ".py" or not Path(arguments.json).parent.is_dir()):
-        raise UsageError(f"--json: {arguments.json} is not a file for JSON")
+    if arguments.json == "-":
+        raise UsageError("--json: give a file; standard output is the script's")
+    check_json(arguments.json)
     settings = {
         "seed": arguments.seed,
         "mode": arguments.mode,
