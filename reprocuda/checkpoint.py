@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import textwrap
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -178,5 +179,6 @@ def _warn_of_differences(saved: Mapping[str, Any], flags: Flags) -> None:
 def _check_names(function: str, objects: Any) -> None:
     if not isinstance(objects, Mapping) or not all(isinstance(name, str) for name in objects):
         raise TypeError(
-            f"reprocuda.checkpoint.{function}: objects must be a dictionary of names and objects, got {type(objects)}"
+            f"reprocuda.checkpoint.{function}: objects must be a dictionary with names for keys, got "
+            f"{textwrap.shorten(repr(objects), 80, placeholder='...')}"
         )

@@ -47,14 +47,14 @@ _latest: Seeds | None = None
 _all_ranks_alike = False
 
 
-def checked_seed(seed: Any, function: str = "seed_everything") -> int:
-    """`seed` as a Python integer, or the error that names what was given."""
-    if isinstance(seed, (bool, np.bool_)) or not hasattr(seed, "__index__"):
-        raise TypeError(f"reprocuda.{function}: seed must be an integer, got {seed!r} ({type(seed).__name__})")
-    seed = operator.index(seed)
-    if seed < 0:
-        raise ValueError(f"reprocuda.{function}: seed must not be negative, got {seed}")
-    return seed
+def checked_number(function: str, name: str, value: Any, expected: str = "an integer") -> int:
+    """`value`, an integer from 0, as Python's; or the error that names function, argument and what was given."""
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise TypeError(f"reprocuda.{function}: {name} must be {expected}, got {value!r} ({type(value).__name__})")
+    number = operator.index(value)
+    if number < 0:
+        raise ValueError(f"reprocuda.{function}: {name} must not be negative, got {number}")
+    return number
 
 
 def derive(seed: int, *path: int | str) -> int:
@@ -74,16 +74,6 @@ def detected_rank() -> int:
     if not text.isdecimal():
         raise ValueError(f"the environment's RANK must be a number from 0, got {text!r}")
     return int(text)
-
-
-def _checked_rank(rank: Any) -> int:
-    if rank == "auto":
-        return detected_rank()
-    if isinstance(rank, bool) or not hasattr(rank, "__index__"):
-        raise TypeError(f"reprocuda.seed_everything: rank must be an integer, 'auto' or None, got {rank!r}")
-    if rank < 0:
-        raise ValueError(f"reprocuda.seed_everything: rank must not be negative, got {rank}")
-    return operator.index(rank)
 
 
 def _seeds(seed: int, rank: int) -> Seeds:
@@ -138,7 +128,7 @@ def seed_everything(seed: int = 42, rank: int | str | None = None, *, same_on_al
         (True, False)
     """
     global _latest, _all_ranks_alike
-    seed = checked_seed(seed)
+    seed = checked_number("seed_everything", "seed", seed)
     if rank is None and not same_on_all_ranks and detected_rank() > 0:
         warnings.warn(
             f"reprocuda.seed_everything({seed}) on rank {detected_rank()} of several gives every rank the same dropout "
@@ -146,7 +136,10 @@ def seed_everything(seed: int = 42, rank: int | str | None = None, *, same_on_al
             ReproducibilityWarning,
             stacklevel=2,
         )
-    number = 0 if rank is None else _checked_rank(rank)
+    if rank == "auto":
+        number = detected_rank()
+    else:
+        number = 0 if rank is None else checked_number("seed_everything", "rank", rank, "an integer, 'auto' or None")
     seeds = _seeds(seed, 0 if same_on_all_ranks else number)
     _apply(seeds)
     _latest, _all_ranks_alike = seeds, same_on_all_ranks
@@ -316,7 +309,7 @@ class fork_rng(Scope):
     def __init__(self, seed: int | None = None, *, shared: bool = False):
         if seed is not None and shared:
             raise ValueError(f"reprocuda.fork_rng: seed={seed!r} and shared=True exclude each other")
-        self._seed = None if seed is None else checked_seed(seed, "fork_rng")
+        self._seed = None if seed is None else checked_number("fork_rng", "seed", seed)
         self._shared = shared
         self._states: list[dict[str, Any]] = []
 

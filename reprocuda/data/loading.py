@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +21,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from ..seeding import derive, shared_seed, stream_rank
+from ..seeding import checked_number, derive, shared_seed, stream_rank
 from .fetching import Fetch, IterableFetch, Request, WorkerStart, as_it_is
 from .generators import MASK64, Aside, owned_generators
 from .workers import SeedWorker
@@ -37,14 +36,6 @@ _OF_TORCH = (
 )
 _PASSED_ON = ("num_workers", "pin_memory", "timeout", "multiprocessing_context", "prefetch_factor")
 _STATE = {"version", "seed", "epoch", "batches", "length", "workers"}
-
-
-def _number(function: str, name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"reprocuda.data.{function}: {name} must be an integer, got {value!r}")
-    if value < 0:
-        raise ValueError(f"reprocuda.data.{function}: {name} must not be negative, got {value}")
-    return operator.index(value)
 
 
 class _Requests(Sampler):
@@ -103,8 +94,8 @@ class Loader(DataLoader):
         own = given.get("generator")
         if seed is None:
             seed = own.initial_seed() if isinstance(own, torch.Generator) else shared_seed()
-        self.seed = _number("loader", "seed", seed)
-        self.rank = stream_rank() if rank is None else _number("loader", "rank", rank)
+        self.seed = checked_number("data.loader", "seed", seed)
+        self.rank = stream_rank() if rank is None else checked_number("data.loader", "rank", rank)
         super().__init__(**{**given, "generator": torch.Generator()})
         self._epoch = 0
         self._batches = 0
@@ -119,7 +110,7 @@ class Loader(DataLoader):
 
     def set_epoch(self, epoch: int) -> None:
         """Lets the next iteration be this epoch, from its first batch. Epochs are counted otherwise."""
-        self._epoch = _number("set_epoch", "epoch", epoch)
+        self._epoch = checked_number("data.Loader.set_epoch", "epoch", epoch)
         self._batches, self._walk = 0, None
 
     def _iterable(self) -> bool:
@@ -163,15 +154,16 @@ class Loader(DataLoader):
             TypeError: state is no dictionary.
             ValueError: it is no state of a loader, or of one over other data.
         """
+        function = "reprocuda.data.Loader.load_state_dict"
         if not isinstance(state, Mapping):
-            raise TypeError(f"load_state_dict: state must be what state_dict() returned, got {type(state).__name__}")
+            raise TypeError(f"{function}: state must be what state_dict() returned, got {type(state).__name__}")
         if set(state) != _STATE:
-            raise ValueError(f"load_state_dict: state has {sorted(state)}, expected {sorted(_STATE)}")
+            raise ValueError(f"{function}: state has {sorted(state)}, expected {sorted(_STATE)}")
         here = {"length": self._length(), "workers": self.num_workers if self._iterable() else None}
         for name, value in here.items():
             if state[name] != value:
                 meaning = "batches an epoch" if name == "length" else "workers reading an iterable dataset"
-                raise ValueError(f"load_state_dict: state is of {state[name]} {meaning}, this loader has {value}")
+                raise ValueError(f"{function}: state is of {state[name]} {meaning}, this loader has {value}")
         self.seed = state["seed"]
         self._epoch, self._batches, self._walk = state["epoch"], state["batches"], None
         self._inner = None
@@ -249,9 +241,8 @@ def loader(dataset: Any, *args: Any, seed: int | None = None, rank: int | None =
     A sampler must depend on random numbers and set_epoch alone, and on no state that it keeps from epoch to epoch. An
     epoch that is left by `break` stays where it is for `state_dict`, while the next iteration of this process is the
     next epoch. A dataset's own `set_epoch` does not reach the copies in workers that persist. CUDA's generators are not
-    seeded for each sample. A dataset with `__getitems__`, which fetches a batch
-    at once, is seeded for each batch. Loaders with one seed have one order and one stream: give independent loaders
-    seeds of their own.
+    seeded for each sample. A dataset with `__getitems__`, which fetches a batch at once, is seeded for each batch.
+    Loaders with one seed have one order and one stream: give independent loaders seeds of their own.
 
     An iterable dataset decides itself what each worker reads. It is seeded for each worker and item, persistent or not,
     and the same from run to run for the same number of workers.

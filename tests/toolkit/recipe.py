@@ -62,6 +62,7 @@ class Network(nn.Module):
         x = x.index_add(0, target, messages)
         x = x.scatter_add(0, target[:, None].expand(-1, 8), messages * 0.1)
         x = x.gather(0, source[:, None].expand(-1, 8))  # backward: scatter_add
+        x = torch.take_along_dim(x, target[:, None], 0)  # backward: scatter_add
         histogram = torch.zeros(16).index_put((target,), torch.ones(40), accumulate=True)
         return self.layers(x.mean(0)) + histogram.max()
 

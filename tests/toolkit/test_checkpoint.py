@@ -112,9 +112,9 @@ def test_bad_files_and_arguments_change_nothing(tmp_path):
     with pytest.raises(TypeError, match=r"objects\['step'\] \(int\) has no load_state_dict"):
         checkpoint.load(path, {"step": 3})
     for call in (lambda o: checkpoint.save(path, o), lambda o: checkpoint.load(path, o)):
-        with pytest.raises(TypeError, match="objects must be a dictionary of names and objects"):
+        with pytest.raises(TypeError, match="objects must be a dictionary with names for keys, got"):
             call([objects])
-        with pytest.raises(TypeError, match="objects must be a dictionary of names and objects"):
+        with pytest.raises(TypeError, match="objects must be a dictionary with names for keys, got"):
             call({1: objects["model"]})
     content = torch.load(path, weights_only=True)
     content["reprocuda"]["version"] = 2
