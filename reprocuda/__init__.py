@@ -17,9 +17,9 @@ from .nondeterminism import NondeterministicError
 from .plan import SegmentPlan
 from .reading import embedding, gather, index, index_select, take_along_dim
 from .registry import registry
-from .report import Status, status
 from .scopes import CompileWarning, disable, enable, enabled
 from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
+from .status import Status, status
 
 __all__ = [
     "CompileWarning",

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .registry import registry
+from .registry import registry, replacing
 
 _REFUSAL = re.compile(r"(\S+)(.*?) does not have a deterministic implementation")
 _FILL = re.compile(r'"fill_empty_deterministic_" not implemented for \'(\w+)\'')
@@ -88,9 +88,9 @@ def _arguments(frame: FrameType, line: int) -> list[str]:
 def cure_of(operator: str) -> str:
     """What to do about an operator that torch's message names."""
     base = re.sub(r"_(cuda|cpu)\w*|_kernel|_out|_$", "", operator)
-    for ours in registry.values():
-        if base in {overload.split(".")[0].strip("_") for overload in ours.overloads} or base == ours.name:
-            return f"reprocuda.enable({ours.name!r}) covers it: it is exact, and raises nothing"
+    ours = replacing(base) or registry.get(base)
+    if ours is not None:
+        return f"reprocuda.enable({ours.name!r}) covers it: it is exact, and raises nothing"
     return (
         "torch has no deterministic form of it and reprocuda none either. Write it with other operators, run that call "
         "on the CPU, or accept it: `with reprocuda.deterministic(warn_only=True):` around the call, or mode='train', "

@@ -82,6 +82,24 @@ _OPERATORS = (
 registry: dict[str, Operator] = {operator.name: operator for operator in _OPERATORS}
 
 
+def _base(overload: str) -> str:
+    return overload.split(".")[0].strip("_")
+
+
+# Of several operators with the same sums, the one that is called as the overload is comes first.
+_REPLACING = {_base(overload): operator for operator in reversed(_OPERATORS) for overload in operator.overloads}
+
+
+def replacing(overload: str) -> Operator | None:
+    """The operator that replaces an aten overload, its functional, in-place and out= forms alike; None where none does.
+
+    Example:
+        >>> replacing("index_add_").name, replacing("scatter_add.out").name, replacing("cumsum")
+        ('index_add', 'scatter_add', None)
+    """
+    return _REPLACING.get(_base(overload))
+
+
 def select(names: list[str] | tuple[str, ...] | str | None) -> tuple[Operator, ...]:
     """The operators of these names (an empty list: none), or all that replace something.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..registry import registry
+from ..registry import replacing
 
 _SEED = "seed it before use, by torch.manual_seed(seed) or reprocuda.seed_everything(seed), or use a seeded generator"
 
@@ -10,15 +10,15 @@ _SEED = "seed it before use, by torch.manual_seed(seed) or reprocuda.seed_everyt
 def operator(name: str) -> str:
     """For an operator whose result differed though its inputs did not; `name` as "aten::index_add_"."""
     plain = name.removeprefix("aten::")
-    for entry in registry.values():
-        if plain in entry.overloads:
-            return f"reprocuda.enable() covers it: {entry.name} then gives the exact sum, rounded once, in every run"
+    ours = replacing(plain)
+    if ours is not None:
+        return f"reprocuda.enable() covers it: {ours.name} then gives the exact sum, rounded once, in every run"
     if not name.startswith("aten::"):
         return (
             "an operator of your own or of a library, and no deterministic form of it is known: make its sums "
             "independent of their order (reprocuda.index_add, scatter_add and segment_sum are), or fix the order"
         )
-    from ..report import status  # reads torch's documentation: only where it is needed
+    from ..status import status  # reads torch's documentation: only where it is needed
 
     known = status()
     base = plain.split(".")[0].rstrip("_")

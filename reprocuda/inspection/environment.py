@@ -18,7 +18,7 @@ import torch
 
 from .._library import build_info
 from ..flags import CUBLAS, CUBLAS_DETERMINISTIC, CUDNN_TF32, DETERMINISTIC, FILL, MATMUL_PRECISION, Flags
-from ..report import status
+from ..status import status
 from .finding import Finding
 
 _VARIABLES = (

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from ..flags import DETERMINISTIC, Flags
-from ..report import status
 from ..seeding import fork_rng, rng_state
+from ..status import status
 from .difference import Difference, compare_documents
 from .digests import digest, file_digest, path_digest, state_digest
 from .environment import environment, packages

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..registry import registry
-from ..report import _torch_lists
+from ..status import torch_lists
 from .finding import Finding
 from .source import Source, constant, has_unpacked, keyword
 
@@ -85,7 +85,7 @@ def table() -> dict[str, tuple[Entry, ...]]:
         summed = "its gradient depends" if operator.part == "backward" else "its result depends"
         for name in operator.replaces if operator.overrides else ():
             add(name, Entry(COVERED, f"on CUDA {summed} on the order of atomic additions", conditions))
-    for status, items in zip((NATIVE, RAISES), _torch_lists(), strict=True):
+    for status, items in zip((NATIVE, RAISES), torch_lists(), strict=True):
         for item in items:
             name = re.match(r"torch[\w.]+", item)
             if name and not ("CPU" in item and "CUDA" not in item) and not _UNSEEN.search(item):

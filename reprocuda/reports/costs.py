@@ -14,30 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from ..overrides import DEVICES, installed
-from ..registry import registry
+from ..registry import registry, replacing
 from ..scopes import enabled
 
 _KEPT_INDICES = 1 << 22  # elements, of all calls together: 32 MiB
-
-
-def _base(overload: str) -> str:
-    return overload.split(".")[0].rstrip("_")
-
-
-# The operator that replaces aten's functional, in-place and out= forms of a name.
-_REPLACED = {
-    _base(overload): operator.name for operator in reversed(registry.values()) for overload in operator.overloads
-}
-
-
-def is_replaced(overload: str) -> bool:
-    """Whether an aten overload is one that an operator of ours replaces."""
-    return _base(overload) in _REPLACED
-
-
-def operator_of(overload: str) -> str:
-    """The entry of `reprocuda.registry` that replaces it."""
-    return _REPLACED[_base(overload)]
 
 
 @dataclass(frozen=True)
@@ -121,14 +101,15 @@ class Calls(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         name = func.__name__.removesuffix(".default")
-        if func.namespace == "aten" and is_replaced(name):
-            self._note(name, func, args, kwargs)
+        operator = replacing(name) if func.namespace == "aten" else None
+        if operator is not None:
+            self._note(name, operator.name, func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _note(self, name: str, func: Any, args: tuple, kwargs: dict) -> None:
+    def _note(self, name: str, operator: str, func: Any, args: tuple, kwargs: dict) -> None:
         schema = [argument.name for argument in func._schema.arguments]
         given = {**dict(zip(schema, args, strict=False)), **kwargs}
-        if _base(name) in ("index_put", "_index_put_impl") and not given.get("accumulate", False):
+        if operator == "index_put" and not given.get("accumulate", False):
             return  # overwriting, which is torch's own
         tensors = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         device = tensors[0].device.type
@@ -144,7 +125,7 @@ class Calls(TorchDispatchMode):
             return
         self._room -= indices
         inputs = tree_map(lambda x: _shape(x) if isinstance(x, torch.Tensor) else x, (tuple(args), dict(kwargs)))
-        self._calls[form] = Call(name, operator_of(name), device, words, 1, func, inputs)
+        self._calls[form] = Call(name, operator, device, words, 1, func, inputs)
 
 
 def _plain(x: Any) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from .costs import Call, Shape, is_replaced, operator_of
+from ..registry import replacing
+from .costs import Call, Shape
 
 _GEOMETRY = re.compile(r"\(\d+, torch\.Size\(\[([\d, ]*)\]\), \([\d, -]*\), torch\.(\w+)\)")
 
@@ -46,7 +47,7 @@ def calls_of_trace(path: str | os.PathLike) -> list[Call]:
             return []
         for record in trace.records():
             namespace, _, overload = record.operator.partition("::")
-            if namespace != "aten" or not is_replaced(overload):
+            if namespace != "aten" or replacing(overload) is None:
                 continue
             form = overload, record.arguments, tuple(given.geometry for given in record.inputs)
             if form in found:
@@ -92,7 +93,7 @@ def _call(overload: str, arguments: str, geometries: tuple[str, ...]) -> Call | 
     except (StopIteration, IndexError, TypeError, ValueError):
         return None
     words = ", ".join(f"{str(shape.dtype).removeprefix('torch.')} {list(shape.shape)}" for shape in shapes)
-    return Call(overload, operator_of(overload), "cpu", words, 1, function, (tuple(args), kwargs), drawn=True)
+    return Call(overload, replacing(overload).name, "cpu", words, 1, function, (tuple(args), kwargs), drawn=True)
 
 
 def _is_keyword(value: Any) -> bool:

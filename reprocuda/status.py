@@ -86,7 +86,7 @@ def _list(title: str, items: tuple[str, ...]) -> str:
     return f"{title}:\n{body or '  (this torch does not say)'}"
 
 
-def _torch_lists() -> tuple[tuple[str, ...], tuple[str, ...]]:
+def torch_lists() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The two lists in the documentation of torch.use_deterministic_algorithms, which follow the running version."""
     text = torch.use_deterministic_algorithms.__doc__ or ""
     sections = re.split(r"The following[^\n]*?operations will\s+", text)
@@ -137,7 +137,7 @@ def status() -> Status:
         for operator in registry.values():
             state, notes = _state(operator, device)
             operators.append(OperatorStatus(operator.name, device, state, operator.tier, operator.overloads, notes))
-    deterministic, raising = _torch_lists()
+    deterministic, raising = torch_lists()
     return Status(
         tuple(operators),
         deterministic,
