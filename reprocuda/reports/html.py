@@ -12,9 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ..inspection.difference import compare_documents, flatten
 from .costs import Cost
 from .divergence import Divergence
-from .environments import differences, flatten
 from .plots import describe, divergence_plot, largest
 from .variability import StateVariability
 
@@ -118,7 +118,7 @@ def is_identical(
     if divergence is not None:
         verdicts.append(divergence.identical)
     if not verdicts and len(manifests) == 2:
-        verdicts.append(not differences(*manifests))
+        verdicts.append(not compare_documents(*manifests))
     return all(verdicts) if verdicts else None
 
 
@@ -264,9 +264,9 @@ def _environments(manifests: Sequence[Mapping[str, Any]], names: Sequence[str]) 
         return ""
     parts = ["<h2>Environment</h2>"]
     if len(manifests) == 2:
-        found = differences(*manifests)
+        found = [(d.name, d.a, d.b, d.likelihood) for d in compare_documents(*manifests)]
         if found:
-            parts.append(_table("what differs", ("", names[0], names[1]), found))
+            parts.append(_table("what differs", ("", names[0], names[1], "changes bits"), found))
         else:
             parts.append("<p>The two runs' environments are the same.</p>")
     rows = flatten(manifests[0])

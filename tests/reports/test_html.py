@@ -148,9 +148,10 @@ def test_a_finding_of_an_audit_that_is_identical_is_not_lost():
 
 
 def test_environments_that_differ_are_shown_side_by_side():
-    text = render(manifests=[{"gpu": ["A"], "seed": 1}, {"gpu": ["B"], "seed": 1}])
-    assert '<th scope="row">gpu.0</th><td>A</td><td>B</td>' in text
-    assert "are the same" in render(manifests=[{"seed": 1}, {"seed": 1}])
+    text = render(manifests=[{"environment": {"gpus": ["A"]}, "seed": 1}, {"environment": {"gpus": ["B"]}, "seed": 1}])
+    assert '<th scope="row">environment.gpus.0</th><td>A</td><td>B</td><td>likely</td>' in text
+    same = [{"seed": 1, "created": "monday"}, {"seed": 1, "created": "tuesday"}]
+    assert "are the same" in render(manifests=same) and is_identical(None, None, same)
 
 
 def test_bad_input_is_refused():

@@ -1,4 +1,4 @@
-"""Every public name of the reports says what it takes and gives, and its example runs."""
+"""Every public name of the modules that users or other rooms import says what it gives, and its example runs."""
 
 import doctest
 import importlib
@@ -9,12 +9,13 @@ import pytest
 
 import reprocuda.reports
 
-MODULES = [module.name for module in pkgutil.iter_modules(reprocuda.reports.__path__)]
+MODULES = [f"reports.{module.name}" for module in pkgutil.iter_modules(reprocuda.reports.__path__)]
+MODULES += ["registry", "inspection.difference"]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
-    module = importlib.import_module(f"reprocuda.reports.{name}")
+    module = importlib.import_module(f"reprocuda.{name}")
     report = []
     attempted = 0
     for test in doctest.DocTestFinder().find(module):
