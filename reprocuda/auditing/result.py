@@ -58,8 +58,8 @@ class AuditResult:
     runs: int = 2
     notes: tuple[str, ...] = field(default=())
 
-    def to_dict(self) -> dict:
-        """A dictionary that JSON can hold."""
+    def as_dict(self) -> dict:
+        """In plain types, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:

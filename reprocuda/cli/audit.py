@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             print("reprocuda audit: interrupted", file=sys.stderr)
             return 130
     if arguments.json:
-        write_json(result.to_dict(), arguments.json)
+        write_json(result.as_dict(), arguments.json)
     to = console(sys.stderr if arguments.json == "-" else None)
     print_line(to, str(result), "good" if result.identical and result.kind is None else "warn")
     return 0 if result.identical else 1

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     if found["trace"]:
         from ..auditing import compare as compare_traces
 
-        parts["audit"] = compare_traces(*found["trace"]).to_dict()
+        parts["audit"] = compare_traces(*found["trace"]).as_dict()
     calls = []
     if found["history"]:
         parts["divergence"] = compare(*found["history"])

@@ -132,7 +132,7 @@ def path_digest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"manifest: data is {os.fspath(path)!r}; there is no such file or folder")
+        raise FileNotFoundError(f"reprocuda.manifest: data is {os.fspath(path)!r}; there is no such file or folder")
     if path.is_file():
         return {"sha256": file_digest(path), "bytes": path.stat().st_size}
     files = sorted(
