@@ -23,6 +23,7 @@ from .status import Status, status
 
 __all__ = [
     "CompileWarning",
+    "Manifest",
     "NondeterministicError",
     "Recorder",
     "ReproducibilityWarning",
@@ -67,6 +68,7 @@ __all__ = [
 # What costs an import that not everybody needs: each name, and the module that has it (a module of that very name is
 # itself the value). Loaded when first asked for.
 _LAZY: dict[str, str] = {
+    "Manifest": "inspection.manifest",
     "Recorder": "auditing.recorder",
     "audit": "auditing.api",
     "auditing": "auditing",

@@ -30,8 +30,8 @@ int64_t build_plan(
 // The first position whose index lies outside [lower, upper), or -1.
 int64_t first_out_of_range(const void* index, bool index_is_int64, int64_t count, int64_t lower, int64_t upper);
 
-// Hooks for tests, process-wide. A forced algorithm is used or refused, never replaced; every output enters
-// at the first stage.
+// Hooks for tests, process-wide. A forced algorithm is used or refused, never replaced; every output enters at
+// the stage that was set.
 void set_forced_algorithm(Algorithm algorithm);
 void set_first_stage(FirstStage stage);
 

@@ -47,12 +47,13 @@ class Manifest:
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"Manifest.load: {os.fspath(path)} is no JSON: {error}") from error
+            raise ValueError(f"reprocuda.Manifest.load: {os.fspath(path)} is no JSON: {error}") from error
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ValueError(f'Manifest.load: {os.fspath(path)} is no manifest; expected "format": "{FORMAT}"')
+            text = f'{os.fspath(path)} is no manifest; expected "format": "{FORMAT}"'
+            raise ValueError(f"reprocuda.Manifest.load: {text}")
         if document.get("version") != VERSION:
             text = f"{os.fspath(path)} is of version {document.get('version')!r}; this reprocuda reads {VERSION}"
-            raise ValueError(f"Manifest.load: {text}")
+            raise ValueError(f"reprocuda.Manifest.load: {text}")
         return Manifest(document)
 
     def diff(self, other: Manifest) -> tuple[Difference, ...]:
@@ -84,9 +85,10 @@ def manifest(
         **extra: what else belongs to the run (hyperparameters): plain values, kept as they are, or tensors, hashed.
 
     Returns:
-        A `Manifest`: `save(path)`, `Manifest.load(path)`, `diff(other)`; its text is JSON. It holds seeds and digests
-        of every generator's state, flags, versions, processors, threads, environment variables, the operators that are
-        replaced, native and refused, the script and its arguments, the working directory's commit, and the hashes.
+        A `Manifest`: `save(path)`, `reprocuda.Manifest.load(path)`, `diff(other)`; its text is JSON. It holds seeds and
+        digests of every generator's state, flags, versions, processors, threads, environment variables, the operators
+        that are replaced, native and refused, the script and its arguments, the working directory's commit, and the
+        hashes.
 
     Raises:
         TypeError: an argument that has no stable hash.

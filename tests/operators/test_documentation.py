@@ -8,7 +8,7 @@ import pytest
 import reprocuda
 
 PUBLIC = [name for name in reprocuda.__all__ if callable(getattr(reprocuda, name))]
-RETURNED = ("SegmentPlan", "Status", "Reproducible", "Seeds")  # shown by the functions that make them
+RETURNED = ("Manifest", "SegmentPlan", "Status", "Reproducible", "Seeds")  # shown by the functions that make them
 CLASSES_OF_TROUBLE = ("CompileWarning", "NondeterministicError", "ReproducibilityWarning")
 EXAMPLES = [name for name in PUBLIC if name not in (*RETURNED, *CLASSES_OF_TROUBLE)] + [
     "checkpoint.load",
