@@ -14,6 +14,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "../numerics/rounding.h"
 #include "tensor.h"
 
 namespace reprocuda {
@@ -34,30 +35,47 @@ inline bool integer_alpha_fits(Dtype dtype, int64_t alpha) {
   }
 }
 
-// torch's rule, with one op-math type: alpha becomes fp32 for 16- and 32-bit floats and double for fp64, rounded once.
-// A Python integer arrives as `integer`, with real == 1, so that its own rounding is the only one.
+// Rounded to fp32, by integers: the caller may flush subnormals, and then plain conversions lose them both ways.
+inline double rounded_to_float(double value) {
+  const float narrow = round_to<float>(value);
+  const uint32_t magnitude = bits_of(narrow) & 0x7fffffffu;
+  if (magnitude >= 0x800000u) return narrow;
+  return std::copysign(static_cast<double>(magnitude) * 0x1p-149, value);
+}
+
+inline double largest_finite(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat16: return 65504.0;
+    case Dtype::kBFloat16: return 0x1.fep127;
+    case Dtype::kFloat32: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
+}
+
+// torch's rule, with one op-math type: alpha becomes fp32 for 16- and 32-bit floats and double for fp64, rounded once. A
+// finite one must be in the range of the dtype itself. A Python integer arrives as `integer`, with real == 1, so that its own
+// rounding is the only one.
 inline Alpha make_alpha(ElementType type, double real, double imag, int64_t integer, const char* op) {
   Alpha alpha;
   if (!is_floating_point(type.dtype)) {
-    check<Irregular>(imag == 0 && integer_alpha_fits(type.dtype, integer), op, "(): alpha does not fit the dtype");
+    check<Irregular>(is_zero(imag) && integer_alpha_fits(type.dtype, integer), op, "(): alpha does not fit the dtype");
     alpha.integer = integer;
     alpha.is_one = integer == 1;
     return alpha;
   }
-  check<Irregular>(imag == 0 || type.is_complex, op, "(): alpha is complex, the dtype is not");
-  const bool is_integer = real == 1 && imag == 0;
+  check<Irregular>(is_zero(imag) || type.is_complex, op, "(): alpha is complex, the dtype is not");
+  const bool is_integer = real == 1 && is_zero(imag);
+  const auto in_range = [&](double value) { return !std::isfinite(value) || std::fabs(value) <= largest_finite(type.dtype); };
+  check<Irregular>(in_range(is_integer ? static_cast<double>(integer) : real) && in_range(imag), op,
+                   "(): alpha overflows the dtype");
   if (type.dtype == Dtype::kFloat64) {
     alpha.real = is_integer ? static_cast<double>(integer) : real;
     alpha.imag = imag;
   } else {
-    const float narrow_real = is_integer ? static_cast<float>(integer) : static_cast<float>(real);
-    const float narrow_imag = static_cast<float>(imag);
-    check<Irregular>(!(std::isinf(narrow_real) && std::isfinite(real)) && !(std::isinf(narrow_imag) && std::isfinite(imag)),
-                     op, "(): alpha overflows the op-math type");
-    alpha.real = narrow_real;
-    alpha.imag = narrow_imag;
+    alpha.real = is_integer ? static_cast<float>(integer) : rounded_to_float(real);
+    alpha.imag = rounded_to_float(imag);
   }
-  alpha.is_one = alpha.real == 1 && alpha.imag == 0;
+  alpha.is_one = alpha.real == 1 && is_zero(alpha.imag);
   return alpha;
 }
 

@@ -58,6 +58,20 @@ def test_torchs_kinds_of_number(alpha, dtype):
             assert result is want
 
 
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16, torch.float, torch.complex32, torch.complex64], ids=str)
+def test_alphas_at_the_end_of_the_range_are_refused_where_torch_refuses_them(dtype):
+    largest = torch.finfo(dtype).max
+    beyond = largest * (1 + 2**-40)
+    ends = [largest, beyond, -beyond, 2 * largest, float("-inf"), 65504, 65505, 2**63 - 1]
+    for alpha in [*ends, *([complex(0, end) for end in ends] if dtype.is_complex else [])]:
+        want = outcome(torch.index_add, alpha, dtype)
+        got = [outcome(reprocuda.index_add, alpha, dtype)]
+        with reprocuda.enabled():
+            got.append(outcome(torch.index_add, alpha, dtype))
+        refused = isinstance(want, type)
+        assert all(result is want if refused else isinstance(result, torch.Tensor) for result in got), (alpha, got)
+
+
 def test_a_real_alpha_of_complex_type_has_a_real_gradient():
     source = torch.ones(2, requires_grad=True)
     reprocuda.index_add(torch.zeros(2), 0, INDEX, source, alpha=2 + 0j).sum().backward()
@@ -68,7 +82,7 @@ def test_a_real_alpha_of_complex_type_has_a_real_gradient():
 def test_enabled_or_called_an_alpha_gives_the_same_bits(dtype):
     index = torch.randint(5, (60,))
     x, source = torch.randn(5, 3).to(dtype), torch.randn(60, 3).to(dtype)
-    for alpha in (0.1, -3, 2**53 + 1, True, 0, -0.0, 1.0):
+    for alpha in (0.1, -3, 2**15 + 1 if dtype == torch.half else 2**53 + 1, True, 0, -0.0, 1.0):
         want = reprocuda.index_add(x, 0, index, source, alpha=alpha)
         with reprocuda.enabled():
             for got in (

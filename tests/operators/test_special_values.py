@@ -112,6 +112,24 @@ def test_flushing_denormals_does_not_reach_the_sums(dtype):
         torch.set_flush_denormal(False)
 
 
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16, torch.float, torch.double, torch.cfloat, torch.cdouble])
+def test_flushing_denormals_does_not_reach_alpha(dtype):
+    """Neither its rounding to float32 nor the question whether it is one."""
+    tiny = 2.0**-1070 if dtype in (torch.double, torch.cdouble) else 2.0**-140
+    alphas = [tiny, -1.5 * tiny, *([complex(1, tiny)] if dtype.is_complex else [])]
+    source = torch.tensor([INF if dtype == torch.half else torch.finfo(dtype).max], dtype=dtype)
+    target = torch.zeros(1, dtype=dtype)
+
+    def run():
+        return torch.cat([reprocuda.index_add(target, 0, torch.tensor([0]), source, alpha=alpha) for alpha in alphas])
+
+    want = run()
+    assert not want.isnan().any() and want.abs().min() > 0
+    if not torch.set_flush_denormal(True):
+        pytest.fail("this CPU cannot flush denormals: the test shows nothing")
+    assert_same_bits(run(), want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_partial_sums_never_overflow(dtype):
     largest = torch.finfo(DTYPES[dtype]).max
