@@ -46,6 +46,7 @@ constexpr int kAllWorkers = std::numeric_limits<int>::max();
 constexpr int64_t kElementsPerCopier = 1 << 15;
 constexpr int64_t kMostElementBins = 1 << 16;   // a set of 1 MiB
 constexpr int64_t kSmallElements = 1 << 13;     // below this waking a second thread costs more than it saves
+constexpr int64_t kShortSlice = 12;             // rows and targets up to which cells of its own cost a slice more
 
 template <class T, class Position, class Index>
 int64_t sum_by_grouping(const Accumulation& problem, const Index* index) {
@@ -88,6 +89,13 @@ int64_t long_run(const Accumulation& problem) {
   return bins_fit(problem) ? 32 : 12;
 }
 
+// How many targets a sorted index can name.
+template <class Index>
+uint64_t sorted_span(const Accumulation& problem, const Index* index) {
+  const uint64_t span = static_cast<uint64_t>(int64_t{index[problem.num_rows - 1]}) - static_cast<uint64_t>(int64_t{index[0]}) + 1;
+  return std::min(span, static_cast<uint64_t>(problem.num_targets));
+}
+
 template <class Index>
 Choice choose(const Accumulation& problem, const Index* index) {
   const Algorithm forced = forced_algorithm.load();
@@ -95,15 +103,67 @@ Choice choose(const Accumulation& problem, const Index* index) {
   const int64_t elements = problem.outer * problem.num_rows * problem.inner;
   const bool few_targets = bins_fit(problem) && problem.num_targets <= 4 * problem.num_rows;
   if (problem.inner == 1 && few_targets && elements <= kSmallElements) return {Algorithm::kBins, 1};
-  const bool long_runs = problem.num_rows / long_run(problem) >= problem.num_targets;
+  const bool dense = problem.num_targets <= problem.num_rows;  // else to look for the segments costs more than to sum them
+  const bool long_runs = dense && static_cast<uint64_t>(problem.num_rows / long_run(problem)) >= sorted_span(problem, index);
   if (problem.inner == 1 && long_runs && is_sorted_index(index, problem.num_rows)) return {Algorithm::kRows, kAllWorkers};
   if (bins_pay(problem)) return {Algorithm::kBins, kAllWorkers};
   if (problem.inner == 1 && !problem.mean && problem.num_targets <= 8 * problem.num_rows) return {Algorithm::kPartition, kAllWorkers};
   return {Algorithm::kRows, kAllWorkers};
 }
 
+// Many slices of one column, too short for cells of their own.
+bool has_short_slices(const Accumulation& problem) {
+  return problem.inner == (problem.complex_pairs ? 2 : 1) && problem.outer > 1 && !problem.mean && problem.ignored_target < 0 &&
+         (problem.alpha.is_one || !problem.complex_pairs) && problem.num_rows + problem.num_targets <= kShortSlice &&
+         problem.num_targets <= 8 * problem.num_rows;
+}
+
+ElementAccumulation as_elements(const Accumulation& problem) {
+  ElementAccumulation elements;
+  elements.dtype = problem.dtype;
+  elements.complex_pairs = problem.complex_pairs;
+  elements.out = problem.out;
+  elements.self = problem.self;
+  elements.src = problem.src;
+  elements.index = problem.index;
+  elements.index_is_int64 = problem.index_is_int64;
+  elements.ndim = 2;
+  elements.dim = 1;
+  elements.sizes[0] = problem.outer;
+  elements.sizes[1] = problem.num_rows;
+  elements.src_strides[0] = problem.num_rows;
+  elements.src_strides[1] = 1;
+  elements.index_strides[0] = 0;
+  elements.index_strides[1] = 1;
+  elements.out_strides[0] = problem.num_targets;
+  elements.out_strides[1] = 1;
+  elements.dim_size = problem.num_targets;
+  elements.num_out = problem.outer * problem.num_targets;
+  elements.num_elements = problem.outer * problem.num_rows;
+  return elements;
+}
+
+template <class T>
+int64_t sum_elements_by_partition(const ElementAccumulation& problem, const ElementKeys& keys, const Alpha& alpha,
+                                  int max_workers) {
+  const int64_t parts = problem.complex_pairs ? 2 : 1;
+  const PartitionProblem<T> partition{static_cast<const T*>(problem.self),
+                                      static_cast<T*>(problem.out),
+                                      problem.num_out * parts,
+                                      problem.num_elements,
+                                      problem.num_elements * parts,
+                                      alpha,
+                                      first_stage.load(),
+                                      max_workers};
+  return sum_by_partition(partition, ElementValues<T>(keys, problem.complex_pairs));
+}
+
 template <class T, class Index>
 int64_t accumulate_indexed(const Accumulation& problem, const Index* index) {
+  if (forced_algorithm.load() == Algorithm::kAuto && has_short_slices(problem)) {
+    const ElementAccumulation elements = as_elements(problem);
+    return sum_elements_by_partition<T>(elements, ElementKeys(elements), problem.alpha, kAllWorkers);
+  }
   const Choice choice = choose(problem, index);
   switch (choice.algorithm) {
     case Algorithm::kBins:
@@ -217,18 +277,7 @@ int64_t accumulate_floats(const ElementAccumulation& problem) {
     case Algorithm::kSmall:
       if (!element_bins_fit(problem)) throw std::runtime_error("too many outputs for private bins");
       return sum_elements_in_bins<T>(problem, keys, stage, max_workers);
-    case Algorithm::kPartition: {
-      const int64_t parts = problem.complex_pairs ? 2 : 1;
-      const PartitionProblem<T> partition{static_cast<const T*>(problem.self),
-                                          static_cast<T*>(problem.out),
-                                          problem.num_out * parts,
-                                          problem.num_elements,
-                                          problem.num_elements * parts,
-                                          Alpha{},
-                                          stage,
-                                          max_workers};
-      return sum_by_partition(partition, ElementValues<T>(keys, problem.complex_pairs));
-    }
+    case Algorithm::kPartition: return sum_elements_by_partition<T>(problem, keys, Alpha{}, max_workers);
     case Algorithm::kFixedPoint: throw std::runtime_error("the fixed-point algorithm exists on CUDA only");
     default:
       return fits_int32(problem.num_out) ? sum_elements_by_rows<T, int32_t>(problem, keys)

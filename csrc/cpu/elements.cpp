@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kElementsPerWorker = 1 << 14;
 constexpr int64_t kMostRowTargets = 1 << 14;   // cells of a row stay in the second-level cache
+constexpr int64_t kShortRow = 12;              // elements and targets up to which cells of its own cost a row more
 constexpr int64_t kSetsBytes = int64_t{12} << 20;
 constexpr int64_t kBatch = 512;                // elements between two calls of a kernel
 
@@ -91,7 +92,7 @@ bool are_independent_rows(const ElementAccumulation& problem, const ElementKeys&
   if (keys.index_stride() != 1 || problem.dim_size > kMostRowTargets) return false;
   // Filling and rounding the cells must not outweigh the additions.
   const int64_t length = keys.size(keys.ndim() - 1);
-  return length >= problem.dim_size / 4 && problem.num_elements / length > 1;
+  return length + problem.dim_size > kShortRow && length >= problem.dim_size / 4 && problem.num_elements / length > 1;
 }
 
 template <class T>
