@@ -24,8 +24,8 @@ from .flags import (
     write,
 )
 from .nondeterminism import ExceptHook, explained
-from .scopes import Scope, enabled
-from .seeding import Seeds, rng_state, seed_everything, set_rng_state
+from .scopes import Layers, Scope, enabled
+from .seeding import Seeds, generators, rng_state, seed_everything
 
 Devices = Sequence[str | torch.device] | str | torch.device | None
 
@@ -81,6 +81,17 @@ def _warn_once_each() -> tuple[Any, ...]:
     return warnings.filters[0]
 
 
+def _put_workspace(value: str | None) -> None:
+    if value is None:
+        os.environ.pop(CUBLAS, None)
+    else:
+        os.environ[CUBLAS] = value
+
+
+_flags = Layers(Flags.apply)
+_workspaces = Layers(_put_workspace)
+
+
 class Reproducible:
     """What `reproducible` set, what it could not, and what was there before. Print it; end it with `restore()`, or use
     it as a context manager.
@@ -103,7 +114,8 @@ class Reproducible:
         self.operators: tuple[str, ...] = ()
         self.remaining: tuple[str, ...] = ()
         self.rng_before = state
-        self._workspace = workspace
+        self._layers = [(_flags, _flags.open(before)), (_workspaces, _workspaces.open(workspace))]
+        self._layers.append((generators, generators.open(state)))
         self._scope: enabled | None = None
         self._hook: ExceptHook | None = None
         self._filter: tuple[Any, ...] | None = None
@@ -124,7 +136,10 @@ class Reproducible:
         self.flags = Flags.read()
 
     def restore(self) -> None:
-        """Puts generators, flags, environment and operators back to what they were. A second call does nothing."""
+        """Puts generators, flags, environment and operators back to what they were. A second call does nothing.
+
+        Where another that began later is still open, that one does it at its end.
+        """
         if not self._open:
             return
         self._open = False
@@ -134,12 +149,8 @@ class Reproducible:
             self._hook.remove()
         if self._scope is not None:
             self._scope.__exit__(None, None, None)
-        self.before.apply()
-        if self._workspace is None:
-            os.environ.pop(CUBLAS, None)
-        else:
-            os.environ[CUBLAS] = self._workspace
-        set_rng_state(self.rng_before)
+        for layers, layer in self._layers:
+            layers.close(layer)
 
     def __enter__(self) -> Reproducible:
         if not self._open:
@@ -297,8 +308,12 @@ def reproducible(
     except BaseException:
         run.restore()
         raise
-    for text in run.remaining:
-        warnings.warn(f"reprocuda.reproducible: {text}", ReproducibilityWarning, stacklevel=2)
+    try:
+        for text in run.remaining:
+            warnings.warn(f"reprocuda.reproducible: {text}", ReproducibilityWarning, stacklevel=2)
+    except BaseException:  # a filter makes it an error: then nothing is changed
+        run.restore()
+        raise
     return run
 
 
@@ -356,20 +371,19 @@ class deterministic(Scope):
         self._scope = enabled(ops, devices, strict)
         choice = {"flag": (True, warn_only), "fill": fill_uninitialized, "cudnn": True, "benchmark": False}
         self._wanted = _switches(choice, None, None) if native else {}
-        self._before: list[Flags] = []
+        self._layers: list[list[Any]] = []
 
     def __enter__(self) -> deterministic:
         before = Flags.read()
         self._scope.__enter__()
+        self._layers.append(_flags.open(before))
         try:
             write(self._wanted)
         except BaseException:
-            before.apply()
-            self._scope.__exit__(None, None, None)
+            self.__exit__()
             raise
-        self._before.append(before)
         return self
 
     def __exit__(self, *_: Any) -> None:
         self._scope.__exit__(None, None, None)
-        self._before.pop().apply()
+        _flags.close(self._layers.pop())

@@ -216,6 +216,32 @@ def disable() -> None:
     _leave(scope)
 
 
+class Layers:
+    """Blocks that change one thing of the process and put it back, whatever the order in which they end, as those of
+    several threads do: one that ends before another that began later leaves to that one what it had found.
+    """
+
+    def __init__(self, put_back: Callable[[Any], None]):
+        self._put_back = put_back
+        self._found: list[list[Any]] = []
+
+    def open(self, found: Any) -> list[Any]:
+        """Notes what was there before; the result is for `close`."""
+        layer = [found]
+        with _lock:
+            self._found.append(layer)
+        return layer
+
+    def close(self, layer: list[Any]) -> None:
+        with _lock:
+            place = next(i for i, other in enumerate(self._found) if other is layer)
+            del self._found[place]
+            if place == len(self._found):
+                self._put_back(layer[0])
+            else:
+                self._found[place][0] = layer[0]
+
+
 class Scope(ContextDecorator):
     """A context manager that is a decorator of functions too, and refuses what it could not cover."""
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from .flags import ReproducibilityWarning
-from .scopes import Scope
+from .scopes import Layers, Scope
 
 _PLAIN_SEEDS = 2**32  # NumPy takes no more, and torch's CPU generator ignores the bits above
 _PARTS = ("python", "numpy", "torch", "torch_seed", "cuda", "seeded")
@@ -281,6 +281,9 @@ def _set_cuda(states: list[torch.Tensor] | None, seed: int) -> None:
         )
 
 
+generators = Layers(_set)
+
+
 class fork_rng(Scope):
     """Puts all generators aside for a block or for each call of a function, and back afterwards, even if it raises.
 
@@ -311,13 +314,13 @@ class fork_rng(Scope):
             raise ValueError(f"reprocuda.fork_rng: seed={seed!r} and shared=True exclude each other")
         self._seed = None if seed is None else checked_number("fork_rng", "seed", seed)
         self._shared = shared
-        self._states: list[dict[str, Any]] = []
+        self._layers: list[list[Any]] = []
 
     def __enter__(self) -> fork_rng:
-        self._states.append(rng_state())
+        self._layers.append(generators.open(rng_state()))
         if self._shared or self._seed is not None:
             _apply(_seeds(shared_seed() if self._shared else self._seed, 0))
         return self
 
     def __exit__(self, *_) -> None:
-        _set(self._states.pop())
+        generators.close(self._layers.pop())

@@ -51,16 +51,35 @@ class _Seeded:
         self.collate = collate
         self._epoch: int | None = None
         self._owned: dict[str, Any] = {}
+        self._has_fetched = False
+
+    def _search(self) -> dict[str, Any]:
+        return owned_generators(self.dataset) | owned_generators(self.collate, "collate_fn")
 
     def owned(self, epoch: int) -> dict[str, Any]:
         """Searched once an epoch and process: the pickled copy of a worker has generators of its own."""
         if epoch != self._epoch:
-            self._owned = owned_generators(self.dataset) | owned_generators(self.collate, "collate_fn")
+            self._owned = self._search()
             self._epoch = epoch
         return self._owned
 
+    def seeded(self, bits: int, fetch: Callable[[], Any]) -> Any:
+        """What `fetch` gives with all generators seeded. A generator that a dataset makes when its first sample is
+        fetched is found after that: the sample is then fetched once more, as it would be in a process that had it.
+        """
+        seed_streams(bits, self._owned)
+        found = fetch()
+        if not self._has_fetched:
+            self._has_fetched = True
+            owned = self._search()
+            if owned.keys() != self._owned.keys():
+                self._owned = owned
+                seed_streams(bits, owned)
+                found = fetch()
+        return found
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_epoch": None, "_owned": {}}
+        return {**self.__dict__, "_epoch": None, "_owned": {}, "_has_fetched": False}
 
 
 class Fetch(_Seeded, Dataset):
@@ -71,20 +90,24 @@ class Fetch(_Seeded, Dataset):
         self._batched = batched
 
     def __getitem__(self, request: Request) -> Any:
-        owned = self.owned(request.epoch)
-        samples = self._samples(request, owned)
-        seed_streams(request.bits("batch", request.first), owned)
+        self.owned(request.epoch)
+        samples = self._samples(request)
+        seed_streams(request.bits("batch", request.first), self._owned)
         return self.collate(samples)
 
-    def _samples(self, request: Request, owned: dict[str, Any]) -> Any:
+    def _samples(self, request: Request) -> Any:
+        indices = request.indices
         if not self._batched or getattr(self.dataset, "__getitems__", None):
-            seed_streams(request.bits("sample", request.first), owned)
-            return self.dataset.__getitems__(request.indices) if self._batched else self.dataset[request.indices]
-        samples = []
-        for offset, index in enumerate(request.indices):
-            seed_streams(request.bits("sample", request.first + offset * request.step), owned)
-            samples.append(self.dataset[index])
-        return samples
+            return self.seeded(
+                request.bits("sample", request.first),
+                lambda: self.dataset.__getitems__(indices) if self._batched else self.dataset[indices],
+            )
+        return [
+            self.seeded(
+                request.bits("sample", request.first + offset * request.step), lambda index=index: self.dataset[index]
+            )
+            for offset, index in enumerate(indices)
+        ]
 
 
 class IterableFetch(_Seeded, IterableDataset):

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import random
+import sys
+import sysconfig
 import types
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +27,7 @@ from ..seeding import derive
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random, torch.Generator)
+_SEQUENCES = (list, tuple, deque)
 _LEAVES = (torch.Tensor, np.ndarray, np.generic, str, bytes, bytearray, int, float, complex, bool, type(None), range)
 _OPAQUE = (types.ModuleType, type, torch.storage.UntypedStorage, torch.dtype, torch.device, DataLoader)
 _MOST = 100_000
@@ -41,22 +46,61 @@ def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
     for kind in type(thing).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{kind.__name__.lstrip('_')}{name}"
             if hasattr(thing, name):
                 yield f".{name}", getattr(thing, name)
 
 
+@functools.cache
+def _of_a_library(file: str) -> bool:
+    """Is this file Python's own or that of an installed package, rather than the user's?"""
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    path = os.path.abspath(file)
+    inside = any(path.startswith(os.path.join(folder, "")) for folder in folders)
+    return file.startswith("<frozen") or inside or not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep))
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """What a function names, its lambdas, comprehensions and inner functions included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _leads_on(value: Any) -> bool:
+    """Is it worth following, where a function names it? Functions of libraries are not, or half of Python would be."""
+    if isinstance(value, types.FunctionType):
+        return not _of_a_library(value.__code__.co_filename)
+    if isinstance(value, (*_GENERATORS, *_SEQUENCES, dict, functools.partial, types.MethodType)):
+        return True
+    root = type(value).__module__.partition(".")[0]
+    return root == "__main__" or root not in sys.stdlib_module_names
+
+
 def _of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function closes over, its defaults, and the generators among the globals that it names."""
+    """What a function closes over, its defaults and attributes, and what it names of its module and of the user's
+    other modules.
+    """
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f".<{name}>", cell.cell_contents
         except ValueError:  # not assigned yet
             continue
     yield from ((f".<default {i}>", value) for i, value in enumerate(function.__defaults__ or ()))
-    for name in function.__code__.co_names:
+    yield from ((f".<default {name}>", value) for name, value in (function.__kwdefaults__ or {}).items())
+    yield from ((f".{name}", value) for name, value in vars(function).items())
+    names = dict.fromkeys(_names(function.__code__))
+    for name in names:
         value = function.__globals__.get(name)
-        if isinstance(value, _GENERATORS):
-            yield f".<global {name}>", value
+        if isinstance(value, types.ModuleType):
+            if _of_a_library(getattr(value, "__file__", None) or "<frozen"):
+                continue
+            found = {f"{name}.{inner}": vars(value).get(inner) for inner in names}
+        else:
+            found = {name: value}
+        yield from ((f".<global {path}>", part) for path, part in found.items() if _leads_on(part))
 
 
 def _of_class(kind: type) -> Iterator[tuple[str, Any]]:
@@ -65,8 +109,9 @@ def _of_class(kind: type) -> Iterator[tuple[str, Any]]:
         if not base.__flags__ & _HEAP_TYPE or base.__module__.startswith("torch."):
             continue
         for name, value in vars(base).items():
-            function = getattr(value, "__func__", value)  # of a static or class method
-            if isinstance(function, types.FunctionType) or not (name.startswith("_") or isinstance(value, property)):
+            # of a static or class method, or of a property
+            function = getattr(value, "fget" if isinstance(value, property) else "__func__", value)
+            if isinstance(function, types.FunctionType) or not name.startswith("_"):
                 yield f".{base.__name__}.{name}", function
 
 
@@ -74,13 +119,16 @@ def _parts(thing: Any, classes: set[type]) -> Iterator[tuple[str, Any]]:
     """What may own a generator inside `thing`, with the step of the path that leads there; each class once."""
     if isinstance(thing, dict):
         yield from ((f"[{key!r}]", value) for key, value in itertools.islice(thing.items(), _LONGEST))
-    elif isinstance(thing, (list, tuple)):
-        yield from ((f"[{i}]", value) for i, value in enumerate(thing[:_LONGEST]))
+    elif isinstance(thing, _SEQUENCES):
+        yield from ((f"[{i}]", value) for i, value in enumerate(itertools.islice(thing, _LONGEST)))
     elif isinstance(thing, types.FunctionType):
         yield from _of_function(thing)
         return
     elif isinstance(thing, types.MethodType):
         yield from ((".__self__", thing.__self__), (".__func__", thing.__func__))
+        return
+    elif isinstance(thing, types.BuiltinMethodType):
+        yield ".__self__", thing.__self__
         return
     elif isinstance(thing, functools.partial):
         yield from ((".func", thing.func), (".args", thing.args), (".keywords", thing.keywords))
@@ -94,9 +142,9 @@ def _parts(thing: Any, classes: set[type]) -> Iterator[tuple[str, Any]]:
 def owned_generators(thing: Any, name: str = "dataset", without: Iterable[Any] = ()) -> dict[str, Any]:
     """The generators that `thing` owns, directly or through what it holds, by the path that leads to each.
 
-    Attributes, slots, lists, tuples, dictionaries, partials, closures, class attributes, and globals that a method
-    names are followed; sets have no order and are not. Of a longer list, the first 4096 elements are searched, and
-    100000 objects in all.
+    Attributes, slots, lists, tuples, deques, dictionaries, partials, closures, properties, class attributes, and
+    globals that a method or a function of the user's names are followed; sets have no order and are not, nor the
+    functions of installed packages. Of a longer list, the first 4096 elements are searched, and 100000 objects in all.
 
     Args:
         thing: a dataset, a transform, a sampler.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,29 +40,32 @@ _STATE = {"version", "seed", "epoch", "batches", "length", "workers"}
 
 
 class _Requests(Sampler):
-    """Turns what the user's sampler yields into requests, and draws nothing from the generators outside."""
+    """Turns what the user's sampler yields into requests, and draws nothing from the generators outside.
+
+    It does not hold the loader, which holds it: a loader that is no longer used ends at once, and its workers with it.
+    """
 
     def __init__(self, loader: Loader):
-        self._loader = loader
+        self._sampler, self._batched, self._dataset = loader._index_sampler, loader._auto_collation, loader.dataset
+        self.seed, self.rank = loader.seed, loader.rank
         self.epoch = 0
         self.skip = 0
 
     def __len__(self) -> int:
-        return len(self._loader._index_sampler)
+        return len(self._sampler)
 
     def __iter__(self) -> Iterator[Request]:
-        return self._of_epoch(self.epoch, self.skip)  # which may be others before the first is asked for
+        return self._of_epoch(self.seed, self.epoch, self.skip)  # may be others before the first is asked for
 
-    def _of_epoch(self, epoch: int, skip: int) -> Iterator[Request]:
-        loader = self._loader
-        sampler, batched = loader._index_sampler, loader._auto_collation
+    def _of_epoch(self, seed: int, epoch: int, skip: int) -> Iterator[Request]:
+        sampler, batched = self._sampler, self._batched
         inner = getattr(sampler, "sampler", sampler)
         aside = Aside(
-            derive(loader.seed, epoch, "order"),
-            owned_generators(sampler, "sampler", without=[loader.dataset]),
+            derive(seed, epoch, "order"),
+            owned_generators(sampler, "sampler", without=[self._dataset]),
             python_and_numpy=not all(type(s) in _OF_TORCH for s in (sampler, inner)),
         )
-        ranks, rank = 1, loader.rank
+        ranks, rank = 1, self.rank
         first = 0
         if isinstance(inner, DistributedSampler):  # positions in the order that all ranks share
             ranks, rank, first = inner.num_replicas, 0, inner.rank
@@ -74,7 +78,7 @@ class _Requests(Sampler):
                 except StopIteration:
                     return
             if number >= skip:
-                yield Request(loader.seed, rank, epoch, number, first, ranks, indices)
+                yield Request(seed, rank, epoch, number, first, ranks, indices)
             first += ranks * (len(indices) if batched else 1)
 
 
@@ -101,6 +105,7 @@ class Loader(DataLoader):
         self._batches = 0
         self._walk: object | None = None  # the latest iterator, once it has yielded
         self._inner: DataLoader | None = None
+        self._open: weakref.ref | None = None  # to the latest iterator
         self._requests = _Requests(self)
 
     @property
@@ -175,13 +180,23 @@ class Loader(DataLoader):
         for part in (self.batch_sampler, self.sampler, getattr(self.batch_sampler, "sampler", None), self.dataset):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
-        if self._inner is None or not self.persistent_workers:
+        if self._inner is None or not self.persistent_workers or self._is_busy():
             self._inner = self._make_inner()
         if self._iterable():
             self._inner.dataset.epoch.fill_(epoch)
         else:
-            self._requests.epoch, self._requests.skip = epoch, skip
-        return self._batches_of(iter(self._inner), epoch, skip if self._iterable() else 0)
+            self._requests.seed, self._requests.epoch, self._requests.skip = self.seed, epoch, skip
+        batches = self._batches_of(iter(self._inner), epoch, skip if self._iterable() else 0)
+        self._open = weakref.ref(batches)
+        return batches
+
+    def _is_busy(self) -> bool:
+        """Is an iterator still in use? Workers that persist serve one at a time, and would leave it for the next."""
+        batches = None if self._open is None else self._open()
+        return batches is not None and batches.gi_frame is not None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None, "_inner": None}
 
     def _make_inner(self) -> DataLoader:
         passed = {name: getattr(self, name) for name in _PASSED_ON}
