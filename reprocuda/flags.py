@@ -142,9 +142,10 @@ _SWITCHES: dict[str, _Switch] = {
 
 def write(switches: Mapping[str, Any]) -> None:
     """Sets these switches, in the order of the table. What has its value already is not written."""
-    for name, switch in _SWITCHES.items():
-        if name in switches and switch.read() != switches[name]:
-            switch.write(switches[name])
+    with torch.backends.__allow_nonbracketed_mutation():  # as torch's own scopes do, after disable_global_flags() too
+        for name, switch in _SWITCHES.items():
+            if name in switches and switch.read() != switches[name]:
+                switch.write(switches[name])
 
 
 @functools.cache

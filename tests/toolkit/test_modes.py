@@ -92,6 +92,18 @@ def test_a_scope_puts_everything_back(name, start):
         outside.apply()
 
 
+@pytest.mark.parametrize("name", SCOPES)
+def test_scopes_work_after_disable_global_flags(name, monkeypatch):
+    """torch's testing package calls it when it is imported: from then on only scopes may set torch.backends' flags."""
+    before = Flags.read()
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", False)
+    with pytest.raises(RuntimeError, match="disable_global_flags"):
+        torch.backends.cudnn.benchmark = True
+    with SCOPES[name]():
+        assert torch.backends.flags_frozen()
+    assert Flags.read() == before
+
+
 def test_a_function_covers_each_call():
     @reprocuda.deterministic(native=False, strict=True)
     def inside(depth):
