@@ -104,6 +104,10 @@ class Case(ABC):
     def contestant(self, problem: Problem, name: str, run: Callable, *, promise="close", src=None, scope=None):
         """`run(out, src)` does the work once and returns the result; `promise` is what it must hold to be timed."""
 
+        def prepare(copy: int) -> None:
+            out, _ = problem.copies[copy]
+            out.zero_()
+
         def call(copy: int) -> object:
             out, finite = problem.copies[copy]
             return run(out, finite if src is None else src)
@@ -116,7 +120,7 @@ class Case(ABC):
             kept = share == 1.0 if promise == "exact" else problem.sample.is_close(result)
             return ("" if kept else f"only {share:.0%} of the sampled outputs are right", share)
 
-        return Contestant(name, call, judge, *([scope] if scope else []))
+        return Contestant(name, prepare, call, judge, *([scope] if scope else []))
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,18 @@ def main() -> None:
     def torch_call():
         out.index_add_(0, index, src)
 
+    def torch_call_scaled():
+        out.index_add_(0, index, src, alpha=0.5)
+
     def our_call():
         torch.ops.reprocuda.index_add_(out, 0, index, src)
 
     untouched = microseconds(torch_call)
+    scaled = microseconds(torch_call_scaled)
     ours = microseconds(our_call)
     with reprocuda.enabled():
         enabled = microseconds(torch_call)
+        scaled_enabled = microseconds(torch_call_scaled)
     disabled = microseconds(torch_call)
     result = {
         "index_add_, never enabled": untouched,
@@ -45,6 +50,7 @@ def main() -> None:
         "index_add_, enabled once, now disabled": disabled,
         "cost when on": enabled - untouched,
         "cost when off": disabled - untouched,
+        "cost when on, with alpha": scaled_enabled - scaled,
     }
     json.dump(result, sys.stdout)
 

@@ -13,11 +13,13 @@ import torch
 class Contestant:
     """One way to do the work.
 
-    `call(i)` does it once, on the i-th copy of the buffers; `judge()` does it from zero and says what is wrong with the
-    result (nothing: an empty string) and which share of the sampled outputs is right.
+    `call(i)` does it once, on the i-th copy of the buffers, which `prepare(i)` has put back into their first state, so
+    that nobody meets what another has left there; `judge()` does it from zero and says what is wrong with the result
+    (nothing: an empty string) and which share of the sampled outputs is right.
     """
 
     name: str
+    prepare: Callable[[int], object]
     call: Callable[[int], object]
     judge: Callable[[], tuple[str, float | None]]
     scope: Callable[[], AbstractContextManager] = nullcontext
@@ -59,6 +61,7 @@ def interleave(contestants: list[Contestant], device: str, copies: int, repeats:
     for repeat in range(repeats + 1):
         first = repeat % len(contestants)
         for contestant in contestants[first:] + contestants[:first]:
+            contestant.prepare(repeat % copies)
             with contestant.scope():
                 milliseconds = measure(contestant.call, repeat % copies)
             if repeat > 0:

@@ -1,5 +1,6 @@
 """The benchmark measures right results only, and says so about the others."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -45,6 +46,25 @@ def test_every_family_is_right_and_timed(family, dtype):
     assert all(row["share_right"] == 1.0 for row in rows if row["contestant"] in (OURS, FORCED_EXACT))
     if family is IndexAdd:
         assert ALL_NAN in [row["contestant"] for row in rows]
+
+
+def test_nobody_meets_what_another_left_in_the_buffers():
+    class Watched(IndexAdd):
+        """Notes what every contestant finds in its output."""
+
+        def contestants(self, problem):
+            def watch(contestant):
+                def call(copy):
+                    found.append(problem.copies[copy][0].abs().sum().item())
+                    return contestant.call(copy)
+
+                return dataclasses.replace(contestant, call=call)
+
+            return [watch(contestant) for contestant in super().contestants(problem)]
+
+    found = []
+    run_case(Watched(300, 3, 40), "cpu", [1], repeats=2)
+    assert found == [0.0] * len(found) != []
 
 
 class OneBitOff(IndexAdd):
