@@ -32,23 +32,21 @@ def add(subparsers: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..reports import html
-    from ..reports.costs import measure
-    from ..reports.divergence import compare
+    from ..auditing import compare
+    from ..reports import divergence, html, measure
     from ..reports.terminal import console, print_line
     from ..reports.traced import calls_of_trace
+    from ..reports.verdict import verdict
 
     found = _read(arguments.files)
     parts: dict[str, Any] = {"manifests": found["manifest"], "title": arguments.title}
     if found["audit"]:
         parts["audit"] = found["audit"][0]
     if found["trace"]:
-        from ..auditing import compare as compare_traces
-
-        parts["audit"] = compare_traces(*found["trace"]).as_dict()
+        parts["audit"] = compare(*found["trace"]).as_dict()
     calls = []
     if found["history"]:
-        parts["divergence"] = compare(*found["history"])
+        parts["divergence"] = divergence(*found["history"])
         calls = found["history"][0].calls
     if found["trace"] and not calls:
         calls = calls_of_trace(found["trace"][0])
@@ -59,14 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
         html.write(arguments.output, **parts)
     except OSError as error:
         raise UsageError(f"--output: {arguments.output} cannot be written: {error.strerror}") from error
-    same = html.is_identical(parts.get("audit"), parts.get("divergence"), parts["manifests"])
+    same = verdict(parts.get("audit"), parts.get("divergence"), parts["manifests"]).identical
     if arguments.json:
         write_json(_document(same, parts, arguments.output), arguments.json)
     elif same is None:
         print_line(console(), f"nothing to compare among {len(arguments.files)} files; {arguments.output}", "warn")
     else:
-        verdict = "identical" if same else "the runs differ"
-        print_line(console(), f"{verdict}; {arguments.output}", "good" if same else "bad")
+        answer = "identical" if same else "the runs differ"
+        print_line(console(), f"{answer}; {arguments.output}", "good" if same else "bad")
     return 1 if same is False else 0
 
 

@@ -202,11 +202,13 @@ def measure(calls: Sequence[Call | dict[str, Any]], rounds: int = 9, seconds: fl
         ['index_add']
     """
     if rounds < 1:
-        raise ValueError(f"measure: rounds is {rounds}, expected a positive number")
+        raise ValueError(f"reprocuda.reports.measure: rounds must be a positive number, got {rounds!r}")
     calls = [call if isinstance(call, Call) else _call(call) for call in calls]
     for call in calls:
         if installed.switch(registry[call.operator].overrides, call.device).on:
-            raise RuntimeError(f"measure: {call.operator} is enabled; measure outside of reprocuda's scopes")
+            raise RuntimeError(
+                f"reprocuda.reports.measure: {call.operator} is enabled; call it outside of reprocuda's scopes"
+            )
     started = time.perf_counter()
     costs = []
     for call in calls:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,6 +20,19 @@ class Point:
 
     step: int
     difference: float | None
+
+
+UNSEEN = math.ulp(0.0)  # stands for the difference of a `Point` that has None, where curves are ordered by size
+
+
+def largest(points: Sequence[Point]) -> float:
+    """The largest difference of a curve; one that the kept elements do not show counts as `UNSEEN`, the smallest.
+
+    Example:
+        >>> largest([Point(0, 0.0), Point(1, None)]) == UNSEEN, largest([Point(0, 0.5), Point(1, None)])
+        (True, 0.5)
+    """
+    return max((UNSEEN if p.difference is None else p.difference for p in points), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ class Divergence:
         return self.first_step is None and not self.unmatched and (self.final is None or self.final.identical)
 
 
-def compare(a: History, b: History) -> Divergence:
+def divergence(a: History, b: History) -> Divergence:
     """The relative difference of the loss and of each weight over the steps of two runs.
 
     Args:
@@ -61,7 +75,7 @@ def compare(a: History, b: History) -> Divergence:
         >>> for history, loss in ((a, 2.0), (b, 3.0)):
         ...     history.record(1.0)
         ...     history.record(loss)
-        >>> compare(a, b).first_step, compare(a, b).loss[1]
+        >>> divergence(a, b).first_step, divergence(a, b).loss[1]
         (1, Point(step=1, difference=0.5))
     """
     unmatched = {}

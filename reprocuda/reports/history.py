@@ -66,9 +66,11 @@ class History:
 
     def __init__(self, model: torch.nn.Module | None = None, *, samples: int | None = 64, memory: int = 16 << 20):
         if samples is not None and samples < 1:
-            raise ValueError(f"History: samples is {samples}, expected a positive number, or None for full copies")
+            raise ValueError(
+                f"reprocuda.reports.History: samples must be positive, or None for full copies, got {samples!r}"
+            )
         if memory < 1:
-            raise ValueError(f"History: memory is {memory}, expected a positive number of bytes")
+            raise ValueError(f"reprocuda.reports.History: memory must be a positive number of bytes, got {memory!r}")
         self._model = model
         self._samples = samples
         self._memory = memory
@@ -134,7 +136,9 @@ class History:
         step = self._next if step is None else int(step)
         if isinstance(loss, torch.Tensor):
             if loss.numel() != 1:
-                raise ValueError(f"History.record: loss has shape {tuple(loss.shape)}, expected one element")
+                raise ValueError(
+                    f"reprocuda.reports.History.record: loss must be one number, got shape {tuple(loss.shape)}"
+                )
             loss = loss.detach().reshape(()).to(torch.float64, copy=True)
         tensors = _tensors(weights if weights is not None else self._model)
         if tensors:
@@ -162,8 +166,8 @@ class History:
                 (weight for weight in [*found, *known] if (weight in found) != (weight in known)), "the order"
             )
             raise ValueError(
-                f"History.record: the weights are not those of the first step: {changed} differs; expected the same "
-                "names, shapes and dtypes"
+                "reprocuda.reports.History.record: weights must have the names, shapes and dtypes of the first step; "
+                f"{changed} differs"
             )
         due = self._recorded % self._every == 0
         self._recorded += 1
@@ -238,9 +242,16 @@ class History:
             ValueError: state is not that of a History, or of one that took other digests.
         """
         if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
-            raise ValueError(f"History.load_state_dict: expected the state of a History ({_FORMAT!r})")
+            given = state.get("format") if isinstance(state, Mapping) else type(state).__name__
+            raise ValueError(
+                f"reprocuda.reports.History.load_state_dict: state must be what state_dict() returned ({_FORMAT!r}), "
+                f"got {given!r}"
+            )
         if state["digest"] != _DIGEST:
-            raise ValueError(f"History.load_state_dict: its digests are {state['digest']!r}, expected {_DIGEST!r}")
+            raise ValueError(
+                f"reprocuda.reports.History.load_state_dict: the digests of state must be {_DIGEST!r}, got "
+                f"{state['digest']!r}"
+            )
         self._samples, self._memory = state["samples"], state["memory"]
         self._every, self._recorded, self._next = state["every"], state["recorded"], state["next"]
         self.kept_weights = [KeptWeight(**weight) for weight in state["weights"]]
@@ -300,7 +311,9 @@ class History:
         except OSError:
             raise
         except Exception as error:  # whatever torch raises for a file that is not its own
-            raise ValueError(f"History.load: {os.fspath(path)} was not written by History.save") from error
+            raise ValueError(
+                f"reprocuda.reports.History.load: {os.fspath(path)} was not written by History.save"
+            ) from error
         history.load_state_dict(state)
         return history
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from ..inspection.difference import compare_documents, flatten
 from .costs import Cost
-from .divergence import Divergence
-from .plots import describe, divergence_plot, largest
+from .divergence import UNSEEN, Divergence, largest
+from .plots import describe, divergence_plot
 from .variability import StateVariability
+from .verdict import verdict
 
 _STYLE = Path(__file__).with_name("page.css")
 _ROWS = 400  # of a table: a page that opens
@@ -27,6 +28,11 @@ _KINDS = {
     "control_flow": "another sequence of operators",
     "uninitialised": "memory that was read before it was written",
     "environment": "another environment",
+}
+_COMPARED = {
+    "audit": "every record of the audit",
+    "histories": "the loss and every weight at every step that was kept",
+    "environments": "the two environments",
 }
 
 
@@ -43,8 +49,8 @@ def render(
 
     Args:
         audit: the document that `reprocuda audit --json` writes.
-        divergence: what `divergence.compare` found in two histories.
-        costs: what `costs.measure` found.
+        divergence: what `divergence` found in two histories.
+        costs: what `measure` found.
         manifests: one run's manifest, or both runs'.
         names: what to call the two runs.
         title: the heading.
@@ -61,9 +67,9 @@ def render(
         (True, True, False)
     """
     if len(manifests) > 2:
-        raise ValueError(f"render: got {len(manifests)} manifests, expected at most two")
+        raise ValueError(f"reprocuda.reports.html.render: manifests must be at most two, got {len(manifests)}")
     if len(names) != 2:
-        raise ValueError(f"render: names is {names!r}, expected two")
+        raise ValueError(f"reprocuda.reports.html.render: names must be two, got {names!r}")
     sections = [
         _verdict(audit, divergence, manifests),
         _divergence(divergence),
@@ -101,49 +107,22 @@ def write(path: str | os.PathLike, **parts: Any) -> None:
     Path(path).write_bytes(render(**parts).encode("utf-8", "backslashreplace"))
 
 
-def is_identical(
-    audit: Mapping[str, Any] | None, divergence: Divergence | None, manifests: Sequence[Mapping[str, Any]] = ()
-) -> bool | None:
-    """Whether the runs agree by everything that was compared; None: nothing was.
-
-    Environments that differ are no difference of results, unless they are all that was compared.
-
-    Example:
-        >>> is_identical({"identical": True}, None), is_identical(None, None)
-        (True, None)
-    """
-    verdicts = []
-    if audit is not None:
-        verdicts.append(bool(audit.get("identical")))
-    if divergence is not None:
-        verdicts.append(divergence.identical)
-    if not verdicts and len(manifests) == 2:
-        verdicts.append(not compare_documents(*manifests))
-    return all(verdicts) if verdicts else None
-
-
 def _verdict(
     audit: Mapping[str, Any] | None, divergence: Divergence | None, manifests: Sequence[Mapping[str, Any]]
 ) -> str:
-    same = is_identical(audit, divergence, manifests)
-    if same is None:
+    found = verdict(audit, divergence, manifests)
+    if found.identical is None:
         return _box("plain", "Nothing was compared", "")
-    if same:
-        compared = []
-        if audit is not None:
-            compared.append("every record of the audit")
-        if divergence is not None:
-            compared.append("the loss and every weight at every step that was kept")
-        if not compared:
-            compared.append("the two environments")
-        found = "" if audit is None or not audit.get("kind") else _finding(audit, "Found all the same")
-        return _box("good", "Identical", f"<p>The same bits: {' and '.join(compared)}.</p>{found}")
+    if found.identical:
+        compared = " and ".join(_COMPARED[name] for name in found.compared)
+        also = _finding(audit, "Found all the same") if audit is not None and audit.get("kind") else ""
+        return _box("good", "Identical", f"<p>The same bits: {compared}.</p>{also}")
     inner = ""
-    if audit is not None and not audit.get("identical"):
+    if found.audit is False:
         inner += _finding(audit, "First difference")
-    elif audit is not None:
+    elif found.audit:
         inner += "<p>The audit found every record identical; what was recorded of the runs' histories differs.</p>"
-    if divergence is not None and not divergence.identical:
+    if found.histories is False:
         inner += f"<p>{escape(describe(divergence))}</p>"
     return _box("bad", "The runs differ", inner)
 
@@ -214,7 +193,7 @@ def _last_step(curves: Mapping[str, Sequence[Any]]) -> Any:
 
 
 def _difference(value: float) -> str:
-    return "0" if value == 0 else "other bits" if value == 5e-324 else f"{value:.3g}"
+    return "0" if value == 0 else "other bits" if value == UNSEEN else f"{value:.3g}"
 
 
 def _final(found: StateVariability | None) -> str:

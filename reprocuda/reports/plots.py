@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from .divergence import Divergence, Point
+from .divergence import UNSEEN, Divergence, Point, largest
 
 _WIDTH, _HEIGHT = 860, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 96, 16, 16, 48
@@ -38,16 +38,11 @@ class _Scales:
         return _HEIGHT - _BOTTOM - 44 - min(1.0, max(0.0, share)) * (_HEIGHT - _BOTTOM - 44 - _TOP)
 
 
-def largest(points: Sequence[Point]) -> float:
-    """The largest difference of a curve; one that the kept elements do not show counts as tiny."""
-    return max((5e-324 if p.difference is None else p.difference for p in points), default=0.0)
-
-
 def divergence_plot(found: Divergence) -> str:
     """The relative difference of the loss and of each weight over the steps, on a logarithmic scale, as an <svg>.
 
     Args:
-        found: what `divergence.compare` gave.
+        found: what `divergence` gave.
 
     Returns:
         The element, with a title and a description for those who do not see it; "" if no step was recorded by both.
@@ -98,7 +93,7 @@ def describe(found: Divergence) -> str:
         "differ at some step"
     )
     worst = max(found.weights, key=lambda name: largest(found.weights[name]), default=None)
-    if worst is not None and largest(found.weights[worst]) > 5e-324:
+    if worst is not None and largest(found.weights[worst]) > UNSEEN:
         text += f", {worst} most, by up to {largest(found.weights[worst]):.2g}"
     return f"{text}. The loss differs by up to {largest(found.loss):.2g}."
 

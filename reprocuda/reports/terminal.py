@@ -83,7 +83,10 @@ def print_table(
     cells = [[cell if isinstance(cell, Cell) else Cell(str(cell)) for cell in row] for row in rows]
     for row in cells:
         if len(row) != len(columns):
-            raise ValueError(f"print_table: a row of {title!r} has {len(row)} cells, expected {len(columns)}")
+            raise ValueError(
+                f"reprocuda.reports.terminal.print_table: a row of {title!r} must have {len(columns)} cells, "
+                f"got {len(row)}"
+            )
     if to.is_terminal:
         _print_rich(to, title, columns, cells, right)
     else:

@@ -104,7 +104,9 @@ def variability(a: Any, b: Any) -> Any:
         return _total([_compare(a, b)])
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return _compare_states(a, b)
-    raise TypeError(f"variability: expected two tensors or two mappings, got {_kind(a)} and {_kind(b)}")
+    raise TypeError(
+        f"reprocuda.reports.variability: a and b must be two tensors or two mappings, got {_kind(a)} and {_kind(b)}"
+    )
 
 
 def relative_differences(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -128,7 +130,7 @@ def relative_differences(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """
     if a.dim() != 2 or a.shape != b.shape or a.dtype != b.dtype:
         raise ValueError(
-            f"relative_differences: expected two tensors [rows, elements] of one shape and dtype, got {_kind(a)} and "
+            f"relative_differences: a and b must be [rows, elements] of one shape and dtype, got {_kind(a)} and "
             f"{_kind(b)}"
         )
     rows = len(a)
@@ -178,9 +180,11 @@ def _total(parts: list[_Sums]) -> Variability:
 
 def _compare(a: torch.Tensor, b: torch.Tensor) -> _Sums:
     if a.dtype != b.dtype:
-        raise TypeError(f"variability: a has dtype {a.dtype}, b has {b.dtype}; expected one dtype")
+        raise TypeError(f"reprocuda.reports.variability: a and b must have one dtype, got {a.dtype} and {b.dtype}")
     if a.shape != b.shape:
-        raise ValueError(f"variability: a has shape {tuple(a.shape)}, b has {tuple(b.shape)}; expected one shape")
+        raise ValueError(
+            f"reprocuda.reports.variability: a and b must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}"
+        )
     flat_a, flat_b = _components(a), _components(b)
     relative, different, max_ulp = Fraction(0), 0, 0
     for start in range(0, len(flat_a), _CHUNK):
@@ -199,7 +203,9 @@ def _compare(a: torch.Tensor, b: torch.Tensor) -> _Sums:
 def _components(tensor: torch.Tensor) -> torch.Tensor:
     """[elements] real numbers in row-major order; a complex one is two."""
     if tensor.is_quantized or tensor.layout != torch.strided or tensor.dtype in _PACKED:
-        raise TypeError(f"variability: expected a strided tensor of numbers, got {_kind(tensor)}")
+        raise TypeError(
+            f"reprocuda.reports.variability: a and b must be strided tensors of numbers, got {_kind(tensor)}"
+        )
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)

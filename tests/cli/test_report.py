@@ -7,8 +7,7 @@ import torch
 
 import reprocuda
 from reprocuda.cli import main
-from reprocuda.reports.costs import Calls
-from reprocuda.reports.history import History
+from reprocuda.reports import Calls, History
 
 
 @pytest.fixture

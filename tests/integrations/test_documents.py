@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprocuda.reports.divergence import compare
-from reprocuda.reports.history import History
+from reprocuda.reports import History, divergence
 
 TEXT = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -21,7 +20,7 @@ def test_the_plain_loop_repeats(tmp_path, monkeypatch):
     for _ in range(2):
         exec(compile(EXAMPLES[0], "plain loop", "exec"), {})
         histories.append(History.load("run.history"))
-    assert compare(*histories).identical and histories[0].length == 8
+    assert divergence(*histories).identical and histories[0].length == 8
     assert len(set(histories[0].losses.values())) == 8
 
 

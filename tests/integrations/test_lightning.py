@@ -3,8 +3,7 @@
 import pytest
 
 import reprocuda
-from reprocuda.reports.divergence import compare
-from reprocuda.reports.history import History
+from reprocuda.reports import History, divergence
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def test_a_resumed_run_gives_the_bits_of_the_uninterrupted_one(runs, script):
     for whole, resumed in (("whole", "resumed"), ("mid epoch", "resumed in mid epoch")):
         assert runs[0][whole] == runs[0][resumed] | {"warnings": runs[0][whole]["warnings"]}
         a, b = (History.load(script.folders[0] / f"{name}.history") for name in (whole, resumed))
-        assert compare(a, b).identical and a.steps == list(range(12)) == list(b.losses)
+        assert divergence(a, b).identical and a.steps == list(range(12)) == list(b.losses)
 
 
 def test_the_calls_of_the_first_step_are_noted(script, runs):

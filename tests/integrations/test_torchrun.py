@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from reprocuda.reports.divergence import compare
-from reprocuda.reports.history import History
+from reprocuda.reports import History, divergence
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +20,7 @@ def test_two_launches_give_the_same_weights(folders):
     assert len(hashes) == 1
     for rank in (0, 1):
         a, b = (History.load(folder / f"history{rank}") for folder in folders)
-        assert compare(a, b).identical and len(a.losses) == 8
+        assert divergence(a, b).identical and len(a.losses) == 8
 
 
 def test_ranks_draw_their_own_numbers_and_repeat_them(folders):

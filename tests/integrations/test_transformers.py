@@ -3,8 +3,7 @@
 import pytest
 
 import reprocuda
-from reprocuda.reports.divergence import compare
-from reprocuda.reports.history import History
+from reprocuda.reports import History, divergence
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def test_a_run_resumed_in_mid_epoch_gives_the_bits_of_the_uninterrupted_one(runs
     whole, resumed = runs[0]["whole"], runs[0]["resumed"]
     assert whole == resumed | {"warnings": whole["warnings"]}
     a, b = (History.load(script.folders[0] / f"{name}.history") for name in ("whole", "resumed"))
-    assert compare(a, b).identical and a.steps == list(range(8))
+    assert divergence(a, b).identical and a.steps == list(range(8))
 
 
 def test_losses_are_those_of_the_trainer(runs):

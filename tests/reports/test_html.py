@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import reprocuda
-from reprocuda.reports.costs import Calls, Cost, measure
-from reprocuda.reports.divergence import Divergence, Point, compare
-from reprocuda.reports.history import History
-from reprocuda.reports.html import is_identical, render, write
+from reprocuda.reports import Calls, History, divergence, measure, variability
+from reprocuda.reports.costs import Cost
+from reprocuda.reports.divergence import Divergence, Point
+from reprocuda.reports.html import render, write
 from reprocuda.reports.plots import divergence_plot
 from reprocuda.reports.traced import calls_of_trace
-from reprocuda.reports.variability import variability
+from reprocuda.reports.verdict import verdict
 
 EVIL = "<script>alert('x')</script>\"&.py"
 VOID = {"meta", "br", "link", "img", "input"}
@@ -55,7 +55,7 @@ def two_runs(name="layer.weight"):
             history.record(1.0 + (run and step >= 3) * 0.5, weights=weights)
         history.finish(weights)
         histories.append(history)
-    return compare(*histories)
+    return divergence(*histories)
 
 
 def everything(evil=EVIL):
@@ -128,18 +128,31 @@ def test_long_runs_and_many_weights_make_a_page_of_bounded_size():
 
 
 @pytest.mark.parametrize(
-    "audit, divergence, same, heading",
+    "audit, found, same, heading",
     [
         ({"identical": True}, None, True, "Identical"),
-        (None, compare(History(), History()), True, "Identical"),
+        (None, divergence(History(), History()), True, "Identical"),
         ({"identical": True}, two_runs(), False, "The runs differ"),
         ({"identical": False, "kind": "data"}, None, False, "The runs differ"),
         (None, None, None, "Nothing was compared"),
     ],
 )
-def test_the_verdict(audit, divergence, same, heading):
-    assert is_identical(audit, divergence) is same
-    assert f"<h2>{heading}</h2>" in render(audit=audit, divergence=divergence)
+def test_the_verdict(audit, found, same, heading):
+    assert verdict(audit, found).identical is same
+    assert f"<h2>{heading}</h2>" in render(audit=audit, divergence=found)
+
+
+def test_environments_count_only_where_nothing_else_was_compared():
+    others = [{"seed": 1}, {"seed": 2}]
+    assert verdict({"identical": True}, None, others).compared == ("audit",)
+    assert verdict(None, None, others).identical is False and verdict(None, None, others[:1]).identical is None
+
+
+def test_a_difference_that_no_kept_element_shows_is_said_in_words():
+    weights = {"w": [Point(0, 0.0), Point(1, None)]}
+    text = render(divergence=Divergence([], weights, 1, ("w",), None))
+    assert '<th scope="row">w</th><td class="number">1</td><td class="number">other bits</td>' in text
+    assert "5e-324" not in text and "4.94e-324" not in text
 
 
 def test_a_finding_of_an_audit_that_is_identical_is_not_lost():
@@ -151,13 +164,13 @@ def test_environments_that_differ_are_shown_side_by_side():
     text = render(manifests=[{"environment": {"gpus": ["A"]}, "seed": 1}, {"environment": {"gpus": ["B"]}, "seed": 1}])
     assert '<th scope="row">environment.gpus.0</th><td>A</td><td>B</td><td>likely</td>' in text
     same = [{"seed": 1, "created": "monday"}, {"seed": 1, "created": "tuesday"}]
-    assert "are the same" in render(manifests=same) and is_identical(None, None, same)
+    assert "are the same" in render(manifests=same) and verdict(None, None, same).identical
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="got 3 manifests, expected at most two"):
+    with pytest.raises(ValueError, match="manifests must be at most two, got 3"):
         render(manifests=[{}, {}, {}])
-    with pytest.raises(ValueError, match="expected two"):
+    with pytest.raises(ValueError, match=r"names must be two, got \['one'\]"):
         render(names=["one"])
 
 
@@ -218,8 +231,8 @@ def test_costs_are_not_measured_against_ourselves():
         torch.zeros(3).index_add(0, torch.tensor([0]), torch.ones(1))
     with (
         reprocuda.enabled("index_add", strict=True),
-        pytest.raises(RuntimeError, match="index_add is enabled; measure outside"),
+        pytest.raises(RuntimeError, match="index_add is enabled; call it outside"),
     ):
         measure(calls.found)
-    with pytest.raises(ValueError, match="rounds is 0"):
+    with pytest.raises(ValueError, match=r"reprocuda\.reports\.measure: rounds must be a positive number, got 0"):
         measure(calls.found, rounds=0)

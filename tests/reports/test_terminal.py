@@ -67,5 +67,5 @@ def test_characters_beyond_the_encoding_do_not_stop_a_report():
 
 
 def test_a_row_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="'t' has 1 cells, expected 2"):
+    with pytest.raises(ValueError, match="'t' must have 2 cells, got 1"):
         print_table(console(io.StringIO()), "t", ["a", "b"], [["x"]])

@@ -100,13 +100,13 @@ def test_states_are_compared_name_by_name():
 
 
 def test_what_cannot_be_compared_is_refused():
-    with pytest.raises(ValueError, match=r"variability: a has shape \(2,\), b has \(3,\)"):
+    with pytest.raises(ValueError, match=r"variability: a and b must have one shape, got \(2,\) and \(3,\)"):
         variability(torch.ones(2), torch.ones(3))
-    with pytest.raises(TypeError, match="expected one dtype"):
+    with pytest.raises(TypeError, match="must have one dtype"):
         variability(torch.ones(2), torch.ones(2).double())
-    with pytest.raises(TypeError, match=r"expected two tensors or two mappings, got .*float32.* and 'w'"):
+    with pytest.raises(TypeError, match=r"must be two tensors or two mappings, got .*float32.* and 'w'"):
         variability(torch.ones(2), "w")
-    with pytest.raises(TypeError, match="strided tensor of numbers"):
+    with pytest.raises(TypeError, match="strided tensors of numbers"):
         variability(torch.ones(2).to_sparse(), torch.ones(2).to_sparse())
 
 
