@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .sites import Sites
-from .trace import Writer
+from .trace import Geometry, Writer
 
 _NAMES = 1 << 16  # distinct values of a kind that are remembered before their numbers start afresh
 
@@ -34,7 +34,7 @@ class Names:
             number = self._next[table]
             self._next[table] = number + 1
             numbers[value] = number
-            text = value if isinstance(value, str) else repr(value)
+            text = _geometry(value) if table == "g" else value if isinstance(value, str) else repr(value)
             self._writer.define(table, number, text)
             if table == "g":
                 self.geometries[number] = text.encode()
@@ -47,3 +47,11 @@ class Names:
         for number in range(self._defined_sites, len(self.sites.table)):
             self._writer.define("s", number, self.sites.table[number])
         self._defined_sites = len(self.sites.table)
+
+
+def _geometry(value: tuple) -> str:
+    """In plain types, so that a trace can be read without torch."""
+    if len(value) != len(Geometry._fields):  # of no tensor, or a layout without strides
+        return repr(value)
+    offset, shape, strides, dtype = value
+    return str(Geometry(offset, tuple(shape), strides, str(dtype).removeprefix("torch.")))

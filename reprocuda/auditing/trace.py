@@ -11,12 +11,14 @@ and 16 an output.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MAGIC = b"reprocuda trace 1\n"
 RECORD = struct.Struct("<IIIIIBHH")
@@ -28,6 +30,35 @@ LENGTH = struct.Struct("<I")
 IN_LOADER, FROM_SAMPLER, EVENT, SEEDED, BACKWARD, IN_PLACE, PARTIAL, STARTING = (1 << bit for bit in range(8))
 
 BATCH = "loader::next"
+
+
+class Geometry(NamedTuple):
+    """How a tensor looks at its storage; in a trace, `str` of it, which `parse` reads."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str  # torch's name
+
+    def __str__(self) -> str:
+        return repr(tuple(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Geometry | None:
+        """None for what has no geometry: no tensor, or one of a layout without strides, which is named instead.
+
+        Raises:
+            ValueError: the text is neither.
+
+        Example:
+            >>> Geometry.parse("(0, (2, 3), (3, 1), 'float32')").shape
+            (2, 3)
+        """
+        try:
+            parts = ast.literal_eval(text)
+            return cls(*parts) if len(parts) > 1 else None
+        except (SyntaxError, TypeError, ValueError) as error:
+            raise ValueError(f"{text!r} is not a geometry of a trace") from error
 
 
 @dataclass(frozen=True)

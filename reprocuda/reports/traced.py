@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from typing import Any
 
 import torch
 
+from ..auditing.trace import Geometry, Reader
 from ..registry import replacing
 from .costs import Call, Shape
-
-_GEOMETRY = re.compile(r"\(\d+, torch\.Size\(\[([\d, ]*)\]\), \([\d, -]*\), torch\.(\w+)\)")
 
 
 def calls_of_trace(path: str | os.PathLike) -> list[Call]:
@@ -39,8 +37,6 @@ def calls_of_trace(path: str | os.PathLike) -> list[Call]:
         ...     [(call.overload, call.arguments, call.count) for call in calls_of_trace(f"{folder}/run.trace")]
         [('index_add', 'float32 [3], int64 [3], float32 [3]', 1)]
     """
-    from ..auditing.trace import Reader
-
     found: dict[tuple, Call] = {}
     with Reader(path) as trace:
         if trace.header.get("cuda") is not None:
@@ -61,17 +57,14 @@ def calls_of_trace(path: str | os.PathLike) -> list[Call]:
 
 def _call(overload: str, arguments: str, geometries: tuple[str, ...]) -> Call | None:
     """None for arguments that the trace does not hold in a form to be built again, and for overwriting."""
-    matches = [_GEOMETRY.fullmatch(geometry) for geometry in geometries]
+    found = [Geometry.parse(geometry) for geometry in geometries]
     try:
         plain = list(ast.literal_eval(arguments))
     except (ValueError, SyntaxError):
         return None
-    if not all(matches):
+    if None in found:
         return None
-    shapes = [
-        Shape(tuple(int(size) for size in match[1].split(",") if size.strip()), getattr(torch, match[2]), "cpu")
-        for match in matches
-    ]
+    shapes = [Shape(geometry.shape, getattr(torch, geometry.dtype), "cpu") for geometry in found]
     name, _, kind = overload.partition(".")
     function = getattr(getattr(torch.ops.aten, name), kind or "default")
     args, kwargs = [], {}

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import reprocuda
+from reprocuda.auditing.trace import Geometry
 from reprocuda.reports import Calls, History, divergence, measure, variability
 from reprocuda.reports.costs import Cost
 from reprocuda.reports.divergence import Divergence, Point
@@ -224,6 +225,14 @@ def test_calls_of_a_trace_can_be_timed_too(tmp_path):
     costs = measure(calls, rounds=1)
     assert len(costs) == 4 and all(cost.drawn for cost in costs)
     assert "of the run, with uniform indices" in render(costs=costs)
+
+
+def test_another_form_of_geometries_in_a_trace_is_an_error_and_not_a_page_without_costs():
+    assert Geometry.parse("()") is None and Geometry.parse("('torch.sparse_coo',)") is None
+    assert Geometry.parse("(1, (), (), 'bool')") == (1, (), (), "bool")
+    for text in ("(0, torch.Size([3]), (1,), torch.float32)", "(0, (3,), (1,))", "(", "7"):
+        with pytest.raises(ValueError, match="is not a geometry of a trace"):
+            Geometry.parse(text)
 
 
 def test_costs_are_not_measured_against_ourselves():
