@@ -5,6 +5,7 @@ beside the user's own objects.
 from __future__ import annotations
 
 import os
+import pickle
 import secrets
 import textwrap
 import warnings
@@ -45,6 +46,9 @@ def save(path: str | os.PathLike, objects: Mapping[str, Any]) -> None:
         TypeError: objects is no dictionary with names for keys.
         OSError: the file cannot be written; one that was there before still is.
 
+    A `ReproducibilityWarning` names what the file holds that `load` would refuse: NumPy's numbers and arrays, objects
+    of classes of your own. `load(weights_only=False)` reads them.
+
     Cost: torch.save's, and a flush to the disk.
 
     Example:
@@ -64,18 +68,36 @@ def save(path: str | os.PathLike, objects: Mapping[str, Any]) -> None:
         "states": states,
         "values": {name: thing for name, thing in objects.items() if name not in states},
     }
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # where path is a link, the file that it leads to is replaced
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "xb") as file:
             torch.save(content, file)
             file.flush()
             os.fsync(file.fileno())
+        unsafe = torch.serialization.get_unsafe_globals_in_checkpoint(temporary)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     _flush_folder(path.parent)
+    if unsafe:
+        warnings.warn(
+            f"reprocuda.checkpoint.save: objects hold {', '.join(sorted(unsafe))}, which load refuses but for "
+            f"weights_only=False.{_which(objects, states)} Save plain numbers (float(x)), lists and tensors",
+            ReproducibilityWarning,
+            stacklevel=2,
+        )
+
+
+def _which(objects: Mapping[str, Any], states: Mapping[str, Any]) -> str:
+    """The plain values among the objects that are of other classes than plain ones."""
+    found = [
+        f"objects[{name!r}] is of type {type(thing).__name__}"
+        for name, thing in objects.items()
+        if name not in states and type(thing).__module__ != "builtins" and not isinstance(thing, torch.Tensor)
+    ]
+    return f" {'; '.join(found)}." if found else ""
 
 
 def _flush_folder(folder: Path) -> None:
@@ -138,7 +160,13 @@ def load(
             raise TypeError(
                 f"reprocuda.checkpoint.load: objects[{name!r}] ({type(thing).__name__}) has no load_state_dict"
             )
-    content = torch.load(path, map_location=map_location, weights_only=weights_only)
+    try:
+        with open(path, "rb") as file:
+            content = torch.load(file, map_location=map_location, weights_only=weights_only)
+    except (FileNotFoundError, IsADirectoryError, PermissionError, pickle.UnpicklingError):
+        raise
+    except Exception as error:
+        raise ValueError(f"reprocuda.checkpoint.load: {os.fspath(path)!r} cannot be read: {error!r}") from error
     if not isinstance(content, dict) or _KEY not in content:
         raise ValueError(f"reprocuda.checkpoint.load: {os.fspath(path)!r} is no file of reprocuda.checkpoint.save")
     own, states = content[_KEY], content["states"]

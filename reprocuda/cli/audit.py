@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from .output import UsageError, add_json, check_json, write_json
+from .script import add_script
 
 
 def add(subparsers: argparse._SubParsersAction) -> None:
@@ -27,8 +28,7 @@ def add(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--keep", metavar="DIR", help="keep the traces there")
     add_json(parser, "the verdict")
     parser.add_argument("-m", dest="module", action="store_true", help="the script is a module, as for python -m")
-    parser.add_argument("script", help="the script, with its arguments behind it")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    add_script(parser)
     parser.set_defaults(run=run)
 
 

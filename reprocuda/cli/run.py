@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.machinery
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from ..flags import CUBLAS, CUBLAS_DETERMINISTIC
 from ..modes import MODES
 from .output import UsageError, check_json
+from .script import add_script
 
 _HASH_SEEDS = 2**32  # PYTHONHASHSEED is below this
 
@@ -32,8 +34,7 @@ def add(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--hash-seed", type=int, metavar="N", help="PYTHONHASHSEED (as it is set, else the seed)")
     parser.add_argument("--json", metavar="FILE", help="write the run's manifest as JSON before the script starts")
     parser.add_argument("-m", dest="is_module", action="store_true", help="script is the name of a module")
-    parser.add_argument("script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    add_script(parser)
     parser.set_defaults(run=run)
 
 
@@ -56,6 +57,10 @@ def fresh_environment(seed: int, mode: str, hash_seed: int | None) -> dict[str, 
     return environment
 
 
+def _is_bare_folder(path: str) -> bool:
+    return Path(path).is_dir() and importlib.machinery.PathFinder.find_spec("__main__", [path]) is None
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Becomes the script: never returns, except by raising.
 
@@ -64,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if not arguments.is_module and not Path(arguments.script).exists():
         raise UsageError(f"there is no script {arguments.script}")
+    if not arguments.is_module and _is_bare_folder(arguments.script):
+        raise UsageError(f"{arguments.script} is a folder without __main__.py")
     if arguments.seed < 0:
         raise UsageError(f"--seed is {arguments.seed}; it must not be negative")
     if sys.flags.ignore_environment:

@@ -76,7 +76,7 @@ def doctor(path: str | os.PathLike[str] | None = None) -> Report:
 
     Raises:
         FileNotFoundError: there is nothing at path.
-        ValueError: path is a folder without Python files.
+        ValueError: path is a folder without Python files, or a notebook.
 
     It does not initialise CUDA. A source takes about a second for ten thousand lines.
 

@@ -46,7 +46,7 @@ class Manifest:
         """
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"reprocuda.Manifest.load: {os.fspath(path)} is no JSON: {error}") from error
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             text = f'{os.fspath(path)} is no manifest; expected "format": "{FORMAT}"'

@@ -31,11 +31,13 @@ def python_files(path: Path) -> list[Path]:
 
     Raises:
         FileNotFoundError: there is nothing at path.
-        ValueError: the folder holds no Python file, or the file is none.
+        ValueError: the folder holds no Python file, or the file is a notebook.
     """
     if not path.exists():
         raise FileNotFoundError(f"doctor: path is {path}; there is no such file or folder")
     if path.is_file():
+        if path.suffix == ".ipynb":
+            raise ValueError(f"doctor: path is {path}, a notebook: convert it: `jupyter nbconvert --to script`")
         return [path]
     files = sorted(file for file in path.rglob("*.py") if file.is_file() and not _is_aside(file.relative_to(path)))
     if not files:

@@ -63,6 +63,8 @@ def project(tmp_path):
         ["elsewhere/link.py", "--seed", "7", "-m", "x", "--", "--json", "y"],
         ["-m", "package", "--lr", "3"],
         ["folder"],
+        ["describe.py", "--", "--json", "y"],
+        ["-m", "package", "--", "--"],
     ],
     ids=" ".join,
 )
@@ -142,6 +144,8 @@ def test_the_environment_has_what_a_running_interpreter_cannot_set(monkeypatch):
     [
         (["--seed", "-1", "s.py"], "--seed is -1"),
         (["no_such.py"], "no script no_such.py"),
+        (["."], ". is a folder without __main__.py"),
+        (["--"], "required: script"),
         (["--hash-seed", "-1", "s.py"], "--hash-seed is -1"),
         (["--hash-seed", str(2**32), "s.py"], "--hash-seed is 4294967296"),
         (["--json", "s.py", "s.py"], "not a file for JSON"),

@@ -305,7 +305,9 @@ def test_what_is_written_is_what_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[1]", '{"format": "other"}', '{"format": "reprocuda-manifest", "version": 99}', "\xff"]
+    "text",
+    ["", "[1]", '{"format": "other"}', '{"format": "reprocuda-manifest", "version": 99}', "\xff", "[" * 100_000],
+    ids=lambda text: text[:9],
 )
 def test_what_is_no_manifest_is_refused(tmp_path, text):
     path = tmp_path / "bad.json"

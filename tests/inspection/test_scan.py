@@ -131,8 +131,11 @@ def test_what_is_no_python_is_said(tmp_path):
     assert [f.code for f in scan(tmp_path)] == ["syntax", "unseeded"]
 
 
-@pytest.mark.parametrize(("name", "error"), [("missing.py", FileNotFoundError), (".", ValueError)])
+@pytest.mark.parametrize(
+    ("name", "error"), [("missing.py", FileNotFoundError), (".", ValueError), ("a.ipynb", ValueError)]
+)
 def test_a_path_without_python_raises(tmp_path, name, error):
+    (tmp_path / "a.ipynb").write_text('{"cells": [{"cell_type": "code", "source": ["import random"]}]}')
     with pytest.raises(error, match=re.escape(str(tmp_path / name))):
         scan(tmp_path / name)
 

@@ -135,3 +135,25 @@ def test_another_number_of_threads_is_told(tmp_path):
     torch.set_num_threads(1)
     with pytest.warns(reprocuda.ReproducibilityWarning, match=r"get_num_threads\(\): 2 then, 1 now"):
         checkpoint.load(path)
+
+
+def test_what_load_will_refuse_is_told_at_save(tmp_path):
+    path = tmp_path / "run.pt"
+    with pytest.warns(reprocuda.ReproducibilityWarning, match=r"numpy.*'best'\] is of type float64\. Save plain"):
+        checkpoint.save(path, {"best": np.float64(0.5), "step": 1})
+    assert checkpoint.load(path, weights_only=False) == {"best": 0.5, "step": 1}
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", None], ids=["empty", "junk", "half"])
+def test_a_file_that_is_broken_is_named(tmp_path, content):
+    path = tmp_path / "run.pt"
+    checkpoint.save(path, {"step": 1})
+    path.write_bytes(path.read_bytes()[:1000] if content is None else content)
+    with pytest.raises(ValueError, match=r"checkpoint\.load: .*run\.pt' cannot be read"):
+        checkpoint.load(path)
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "last.pt").symlink_to(tmp_path / "run.pt")
+    checkpoint.save(tmp_path / "last.pt", {"step": 1})
+    assert (tmp_path / "last.pt").is_symlink() and checkpoint.load(tmp_path / "run.pt") == {"step": 1}
