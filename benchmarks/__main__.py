@@ -12,12 +12,12 @@ from datetime import date
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 import reprocuda
 from benchmarks.cases import OURS, Case, all_cases, exists_on, make_problem
 from benchmarks.report import draw, markdown, show
 from benchmarks.timing import Contestant, interleave
+from reprocuda.reports.terminal import console, print_line
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -89,7 +89,7 @@ def main() -> int:
     if not exists_on(options.device):
         sys.exit(f"no {options.device} here: {reprocuda.build_info()['why_cuda_not_loaded']}")
 
-    console = Console(width=max(130, Console().width))
+    to = console()
     machine = torch.cuda.get_device_name() if options.device == "cuda" else f"{processor()}, {os.cpu_count()} cores"
     document = {
         "date": date.today().isoformat(),
@@ -101,24 +101,24 @@ def main() -> int:
         "rows": [],
         "overhead_microseconds": {},
     }
-    console.print(f"{machine}; torch {torch.__version__}; medians of {options.repeats} interleaved rounds")
+    print_line(to, f"{machine}; torch {torch.__version__}; medians of {options.repeats} interleaved rounds")
     thread_counts = options.threads or ([1, 2] if options.device == "cpu" else [torch.get_num_threads()])
     for case in all_cases():
         if re.search(options.only, f"{case.family} {case.shape} {case.dtype}"):
             rows = run_case(case, options.device, thread_counts, options.repeats)
             document["rows"] += rows
-            show(console, rows)
+            show(to, rows)
             gc.collect()
     if re.search(options.only, "overhead"):
         document["overhead_microseconds"] = measure_overhead()
-        console.print("microseconds a call of a tiny index_add_:", document["overhead_microseconds"])
+        print_line(to, f"microseconds a call of a tiny index_add_: {document['overhead_microseconds']}")
 
     options.output.mkdir(parents=True, exist_ok=True)
     stem = options.output / options.device
     stem.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
     stem.with_suffix(".md").write_text(markdown(document))
     draw(stem.with_suffix(".png"), document)
-    console.print(f"written: {stem}.json, .md, .png")
+    print_line(to, f"written: {stem}.json, .md, .png")
     wrong = [row for row in document["rows"] if row["wrong"] and row["contestant"].startswith(OURS)]
     return 1 if wrong else 0
 

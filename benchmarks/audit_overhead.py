@@ -17,8 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from reprocuda.reports.terminal import console, print_line, print_table
 
 SCRIPT = """
 import os, time
@@ -84,16 +83,20 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
     found = measure(arguments.steps, arguments.repeats)
-    table = Table("", "plain", "audit", "ratio", title=f"{arguments.steps} steps, best of {arguments.repeats}")
     plain, audit = found["plain"], found["audit"]
-    walls = f"{plain['wall_s']:.2f} s", f"{audit['wall_s']:.2f} s", f"{found['command_ratio']:.2f}"
-    table.add_row("the command (plain: one run; audit: two)", *walls)
-    busy = f"{plain['processor_s']:.2f} s", f"{audit['processor_s']:.2f} s", f"{found['processor_ratio']:.2f}"
-    table.add_row("processor time of the command", *busy)
-    table.add_row("the training loop of one run", f"{plain['loop_s']:.2f} s", f"{audit['loop_s']:.2f} s",
-                  f"{found['loop_ratio']:.2f}")  # fmt: skip
-    table.add_row("largest process so far", f"{plain['peak_mib']:.0f} MiB", f"{audit['peak_mib']:.0f} MiB", "")
-    Console().print(table, f"trace: {found['trace_mib']:.1f} MiB a run")
+
+    def row(what: str, of: str, ratio: str) -> tuple[str, ...]:
+        return what, f"{plain[of]:.2f} s", f"{audit[of]:.2f} s", f"{found[ratio]:.2f}"
+
+    rows = [
+        row("the command (plain: one run; audit: two)", "wall_s", "command_ratio"),
+        row("processor time of the command", "processor_s", "processor_ratio"),
+        row("the training loop of one run", "loop_s", "loop_ratio"),
+        ("largest process so far", f"{plain['peak_mib']:.0f} MiB", f"{audit['peak_mib']:.0f} MiB", ""),
+    ]
+    title = f"{arguments.steps} steps, best of {arguments.repeats}"
+    print_table(console(), title, ("", "plain", "audit", "ratio"), rows, right=("plain", "audit", "ratio"))
+    print_line(console(), f"trace: {found['trace_mib']:.1f} MiB a run")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(found, indent=2) + "\n")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import matplotlib
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.cases import OURS
+from reprocuda.reports.terminal import Cell, print_table
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -49,15 +49,14 @@ def _right(row: dict) -> str:
 
 def show(console: Console, rows: list[dict]) -> None:
     first = rows[0]
-    title = f"[bold]{first['family']}[/] (rows, features, segments) = ({first['shape']}), {first['dtype']}"
-    table = Table(title=title, title_justify="left")
-    for column in ("threads", "contestant", "median ms", "quartiles", "sampled outputs\nexactly right", "ratio"):
-        table.add_column(column)
+    title = f"{first['family']} (rows, features, segments) = ({first['shape']}), {first['dtype']}"
+    columns = ("threads", "contestant", "median ms", "quartiles", "sampled outputs\nexactly right", "ratio")
+    lines = []
     for row in rows:
-        style = "bold" if row["contestant"] == OURS else None
+        style = "title" if row["contestant"] == OURS else "plain"
         cells = (str(row["threads"]), row["contestant"], *_milliseconds(row), _right(row), _goals(row))
-        table.add_row(*cells, style=style)
-    console.print(table)
+        lines.append([Cell(text, style) for text in cells])
+    print_table(console, title, columns, lines)
 
 
 def markdown(document: dict) -> str:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 import reprocuda
 from demo.report import draw, show
 from demo.text import Examples, read_examples
 from demo.training import EPOCHS, Run, train
+from reprocuda.reports.terminal import console, print_line
 
 
 @dataclass(frozen=True)
@@ -61,28 +61,30 @@ def main() -> int:
     options = parser.parse_args()
 
     warnings.simplefilter("ignore", reprocuda.CompileWarning)  # nothing is compiled here
-    console = Console(width=max(104, Console().width))
+    to = console()
     started = time.perf_counter()
     device, changed, variations = choose_experiment()
     examples = read_examples(torch.Generator().manual_seed(2))
-    console.print(
-        f"[bold]A word-embedding model learns to fill gaps[/] in the text of Python's help topics: {len(examples)} "
+    print_line(
+        to,
+        f"A word-embedding model learns to fill gaps in the text of Python's help topics: {len(examples)} "
         f"gaps, {len(examples.words)} words, {options.epochs} passes, on the {device.upper()}. Same data, same seeds, "
-        f"same batches every time.\n[bold]The experiment:[/] {changed}.\n"
+        f"same batches every time.\nThe experiment: {changed}.\n",
     )
     results = {
         "native torch": run_all(examples, device, variations, options.epochs, ours=False),
         "reprocuda": run_all(examples, device, variations, options.epochs, ours=True),
     }
     for name, runs in results.items():
-        show(console, name, [variation.label for variation in variations], runs)
+        show(to, name, [variation.label for variation in variations], runs)
     options.output.mkdir(parents=True, exist_ok=True)
     picture = options.output / "drift.png"
     draw(picture, [variation.label for variation in variations], results)
-    console.print(f"picture: {picture}   ({time.perf_counter() - started:.0f} s)")
+    print_line(to, f"picture: {picture}   ({time.perf_counter() - started:.0f} s)")
 
     same = len({run.sha256 for run in results["reprocuda"]}) == 1
-    console.print("[bold green]reprocuda: one SHA-256.[/]" if same else "[bold red]reprocuda's runs differ: a bug.[/]")
+    verdict = "reprocuda: one SHA-256." if same else "reprocuda's runs differ: a bug."
+    print_line(to, verdict, "good" if same else "bad")
     return 0 if same else 1
 
 

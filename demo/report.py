@@ -5,9 +5,9 @@ from pathlib import Path
 import matplotlib
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from demo.training import SNAPSHOT_EVERY, Run
+from reprocuda.reports.terminal import Cell, print_line, print_table
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -29,26 +29,28 @@ def largest_gaps(losses: list[float], reference: list[float]) -> list[float]:
 
 
 def show(console: Console, operators: str, labels: list[str], runs: list[Run]) -> None:
-    table = Table(title=f"[bold]{operators}[/]: the same training, {len(runs)} times", title_justify="left")
-    table.add_column("run", no_wrap=True)
-    table.add_column("final loss", justify="right")
-    table.add_column("gaps filled", justify="right")
-    table.add_column("loss differs\nfrom step", justify="right")
-    table.add_column("weights with\nother bits", justify="right")
-    table.add_column("SHA-256 of\nall weights", no_wrap=True)
+    columns = (
+        "run",
+        "final loss",
+        "gaps filled",
+        "loss differs\nfrom step",
+        "weights with\nother bits",
+        "SHA-256 of\nall weights",
+    )
     reference = runs[0]
-    for label, run in zip(labels, runs, strict=True):
-        colour = "green" if run.sha256 == reference.sha256 else "red"
-        table.add_row(
+    rows = [
+        (
             label,
             f"{run.losses[-1]:.7f}",
             f"{100 * run.accuracy:.2f} %",
             "" if run is reference else first_difference(run.losses, reference.losses),
             "" if run is reference else f"{share_of_other_bits(run.snapshots[-1], reference.snapshots[-1]):.2%}",
-            f"[{colour}]{run.sha256[:16]}[/]",
+            Cell(run.sha256[:16], "good" if run.sha256 == reference.sha256 else "bad"),
         )
-    console.print(table)
-    console.print()
+        for label, run in zip(labels, runs, strict=True)
+    ]
+    print_table(console, f"{operators}: the same training, {len(runs)} times", columns, rows, right=columns[1:5])
+    print_line(console, "")
 
 
 def draw(path: Path, labels: list[str], results: dict[str, list[Run]]) -> None:

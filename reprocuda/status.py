@@ -13,6 +13,9 @@ import torch
 from .overrides import DEVICES, available, installed
 from .registry import Operator, registry
 from .scopes import stance
+from .tables import aligned
+
+COLUMNS = ("operator", "device", "now", "tier", "aten overloads", "")
 
 _COMPILE = (
     "torch.compile with inductor lowers scatter_add, index_add and index_put itself: compiled code does not reach "
@@ -56,14 +59,18 @@ class Status:
     compile_bypass: str
     compile_forced_eager: bool
 
-    def __str__(self) -> str:
-        rows = [("operator", "device", "now", "tier", "aten overloads", "")]
-        rows += [(o.name, o.device, o.state, o.tier, ", ".join(o.overloads), o.notes) for o in self.operators]
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table of operators, under the headings `COLUMNS`."""
+        return [(o.name, o.device, o.state, o.tier, ", ".join(o.overloads), o.notes) for o in self.operators]
+
+    @property
+    def remarks(self) -> str:
+        """All but the table, in words."""
         flag = "on" if self.flag else "off"
         eager = "Compiled functions run eagerly now. " if self.compile_forced_eager else ""
         return "\n\n".join(
             [
-                _table(rows),
                 _list(
                     f"torch.use_deterministic_algorithms is {flag}; it makes these deterministic",
                     self.deterministic_in_torch,
@@ -73,12 +80,8 @@ class Status:
             ]
         )
 
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines.insert(1, "  ".join("-" * width for width in widths[:-1]))
-    return "\n".join(lines)
+    def __str__(self) -> str:
+        return f"{aligned(COLUMNS, self.rows)}\n\n{self.remarks}"
 
 
 def _list(title: str, items: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 
 from .. import build_info, status
+from ..status import COLUMNS
 from .output import add_json, write_json
 
 
@@ -17,12 +18,16 @@ def add(subparsers: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..reports.terminal import console, print_line, print_table
+
     found = status()
     if arguments.json:
         write_json({"build": build_info(), **dataclasses.asdict(found)}, arguments.json)
         return 0
+    to = console()
     for name, value in build_info().items():
-        print(f"{name}: {value}")
-    print()
-    print(found)
+        print_line(to, f"{name}: {value}")
+    print_line(to, "")
+    print_table(to, None, COLUMNS, found.rows)
+    print_line(to, f"\n{found.remarks}")
     return 0

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..tables import aligned
+
 # What a cell or a line can be; the words, never the colours alone, say what they mean.
 STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "title": "bold", "plain": ""}
 
@@ -108,18 +110,9 @@ def _print_rich(
 def _print_plain(
     to: Console, title: str | None, columns: Sequence[str], cells: list[list[Cell]], right: Sequence[str]
 ) -> None:
-    rows = [list(columns), *([" ".join(_printable(cell.text, to).split("\n")) for cell in row] for row in cells)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [] if title is None else [title]
-    for number, row in enumerate(rows):
-        padded = [
-            text.rjust(width) if column in right else text.ljust(width)
-            for column, text, width in zip(columns, row, widths, strict=True)
-        ]
-        lines.append("  ".join(padded).rstrip())
-        if number == 0:
-            lines.append("  ".join("-" * width for width in widths))
-    to.file.write("\n".join(lines) + "\n")
+    rows = ([_printable(cell.text, to) for cell in row] for row in cells)
+    above = "" if title is None else f"{title}\n"
+    to.file.write(f"{above}{aligned(columns, rows, right)}\n")
 
 
 def _printable(text: str, to: Console) -> str:

@@ -4,6 +4,8 @@ import io
 
 import pytest
 
+import reprocuda
+from reprocuda import cli
 from reprocuda.reports.terminal import Cell, console, print_line, print_table
 
 
@@ -43,6 +45,17 @@ def test_piped_output_is_plain_and_never_wrapped(monkeypatch):
     assert len(lines) == 6 and widths[0].isascii() and "\x1b" not in widths[0]
     assert lines[0] == "what differs" and lines[3].endswith("0.25") and lines[4].endswith("1e-7")
     assert len(lines[3]) == len(lines[4])  # flush right
+
+
+def test_headings_of_several_lines_are_one_when_piped():
+    file = io.StringIO()
+    print_table(console(file), None, ["run", "differs\nfrom", ""], [["a", "3", "note"]], right=["differs\nfrom"])
+    assert file.getvalue() == "run  differs from\n---  ------------\na               3  note\n"
+
+
+def test_status_is_printed_by_the_command_as_by_print(capsys):
+    assert cli.main(["status"]) == 0
+    assert capsys.readouterr().out.endswith(f"\n\n{reprocuda.status()}\n")
 
 
 def test_colours_on_a_terminal_only(terminal, monkeypatch):
