@@ -22,7 +22,9 @@ from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
 from .status import Status, status
 
 __all__ = [
+    "AuditResult",
     "CompileWarning",
+    "DoctorReport",
     "Manifest",
     "NondeterministicError",
     "Recorder",
@@ -68,6 +70,8 @@ __all__ = [
 # What costs an import that not everybody needs: each name, and the module that has it (a module of that very name is
 # itself the value). Loaded when first asked for.
 _LAZY: dict[str, str] = {
+    "AuditResult": "auditing.result",
+    "DoctorReport": "inspection.doctor",
     "Manifest": "inspection.manifest",
     "Recorder": "auditing.recorder",
     "audit": "auditing.api",

@@ -17,7 +17,7 @@ _STYLES = {"ok": "good", "note": "dim", "warning": "warn", "problem": "bad"}
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """What `doctor` found; print it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Report:
         return text.getvalue().rstrip("\n")
 
 
-def doctor(path: str | os.PathLike[str] | None = None) -> Report:
+def doctor(path: str | os.PathLike[str] | None = None) -> DoctorReport:
     """Looks for what makes two runs differ: in this process and around it, and in a source without running it.
 
     Args:
@@ -70,8 +70,8 @@ def doctor(path: str | os.PathLike[str] | None = None) -> Report:
             `# reprocuda: ignore`, or `# reprocuda: ignore[code]`, is left alone.
 
     Returns:
-        A `Report`: facts, and findings with severity, meaning and cure; those of a source with file, line, column and
-        code: "set-order", "listing-order", "hash-order", "unseeded", "unseeded-generator", "clock", "loader",
+        A `DoctorReport`: facts, and findings with severity, meaning and cure; those of a source with file, line, column
+        and code: "set-order", "listing-order", "hash-order", "unseeded", "unseeded-generator", "clock", "loader",
         "sampler-epoch", "uninitialised", "operator" or "syntax".
 
     Raises:
@@ -93,7 +93,7 @@ def doctor(path: str | os.PathLike[str] | None = None) -> Report:
     """
     found = scan(path) if path is not None else ()
     facts = environment()
-    return Report(facts, (*check_environment(facts), *found), None if path is None else os.fspath(path))
+    return DoctorReport(facts, (*check_environment(facts), *found), None if path is None else os.fspath(path))
 
 
 def _facts(facts: dict[str, Any]) -> list[list[str]]:

@@ -8,7 +8,8 @@ import pytest
 import reprocuda
 
 PUBLIC = [name for name in reprocuda.__all__ if callable(getattr(reprocuda, name))]
-RETURNED = ("Manifest", "SegmentPlan", "Status", "Reproducible", "Seeds")  # shown by the functions that make them
+# shown by the functions that make them
+RETURNED = ("AuditResult", "DoctorReport", "Manifest", "SegmentPlan", "Status", "Reproducible", "Seeds")
 CLASSES_OF_TROUBLE = ("CompileWarning", "NondeterministicError", "ReproducibilityWarning")
 EXAMPLES = [name for name in PUBLIC if name not in (*RETURNED, *CLASSES_OF_TROUBLE)] + [
     "checkpoint.load",
