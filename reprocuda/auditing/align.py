@@ -45,6 +45,7 @@ class Difference:
     origin_site: tuple[str, int, str] = ("", 0, "")
     inside_loader: list[tuple[Record, Record]] = field(default_factory=list)
     loader: Record | None = None
+    seed: Difference | None = None  # what was drawn comes from another seed, set here
 
     @property
     def record(self) -> Record:
@@ -128,6 +129,7 @@ class _Walk:
         self.inside: tuple[list[Record], list[Record]] = ([], [])
         self.following: list[Record] = []
         self._gaps = 0
+        self._seeds: dict[str, Difference] = {}  # seeds that differ, by whose they are: they count once something does
         self._drawn: dict[bytes, Difference] = {}  # random numbers that differ and were not used yet, by content
 
     def run(self) -> None:
@@ -187,6 +189,12 @@ class _Walk:
             self.inside = ([], [])
         if self._drawn and same_arguments and self._spends(x, changed):
             return
+        if x.flags & EVENT and not x.operator.endswith("set_num_threads"):
+            if same_arguments:
+                self._seeds.pop(x.operator.split(".")[0], None)
+            else:
+                self._seeds[x.operator.split(".")[0]] = Difference(SETTING, x, y, self.index)
+            return
         if not changed and same_arguments:
             if x.outputs != y.outputs:
                 self._other_output(x, y)
@@ -211,7 +219,8 @@ class _Walk:
             self._add(Difference(SELECTION, x, y, self.index))
 
     def _other_output(self, x: Record, y: Record) -> None:
-        difference = Difference(OUTPUT, x, y, self.index)
+        seed = self._seeds.get("torch") if x.flags & SEEDED and "Generator" not in x.arguments else None
+        difference = Difference(OUTPUT, x, y, self.index, seed=seed)
         if x.flags & SEEDED and not x.flags & PARTIAL and not self.differences:
             for p, q in zip(x.outputs, y.outputs, strict=False):
                 if p != q:
@@ -236,6 +245,10 @@ class _Walk:
         return True
 
     def _add(self, difference: Difference) -> None:
+        if not self.differences and difference.reason not in (OUTPUT, UNWRITTEN_INPUT, SETTING):
+            difference.seed = next(iter(self._seeds.values()), None)
+        if difference.seed is not None and difference.seed.record.operator != "torch.seed":
+            difference = difference.seed
         known = any(
             other.reason == difference.reason and other.record.key == difference.record.key
             for other in self.differences

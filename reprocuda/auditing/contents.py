@@ -87,7 +87,8 @@ class Contents:
             return state
         if tensor.device.type not in ("cpu", "cuda", "meta"):
             tensor = tensor.cpu()
-        if not tensor.is_meta and tensor.layout == torch.strided and not tensor.is_quantized:
+        plain = tensor.layout == torch.strided and not tensor.is_quantized
+        if plain and not tensor.is_meta and not tensor._is_zerotensor():
             self._hash(state, tensor)
             return state
         pieces = [self.hashed(part) for part in parts_of(tensor) if part is not tensor]

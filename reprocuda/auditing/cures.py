@@ -74,6 +74,11 @@ LOADER_ORDER = (
     "generator=torch.Generator().manual_seed(seed) to the DataLoader"
 )
 
+SAMPLER = (
+    "the sampler draws the order from NumPy or random, or takes it from a set, without a seed: "
+    "reprocuda.seed_everything(seed) seeds both; give np.random.default_rng a seed"
+)
+
 LOADER_GENERATOR = "the loader's generator was not in the same state: seed it, and restore its state when resuming"
 
 LOADER_WORKERS = (

@@ -6,11 +6,11 @@ import ast
 import os
 from dataclasses import replace
 
-from . import align, cures, source
+from . import align, clocks, cures, source
 from .align import Comparison, Difference, compare_traces
 from .lineage import LOADED, LOADER, OWN_STATE
 from .result import AuditResult, Place
-from .trace import FROM_SAMPLER, SEEDED, STARTING, Record
+from .trace import FROM_SAMPLER, ORDER, SEEDED, STARTING, Record
 
 _ENVIRONMENT = ("torch", "numpy", "python", "platform", "cpu", "cuda", "threads", "varied")
 
@@ -65,7 +65,11 @@ def _verdict(difference: Difference, comparison: Comparison) -> AuditResult:
     if difference.reason == align.OUTPUT:
         if record.flags & SEEDED:
             generator = "Generator" in record.arguments
-            return _found("randomness", record, cures.randomness(record.operator, generator), "same inputs, other draw")
+            reason = "same inputs, other draw"
+            if difference.seed is not None:
+                file, line, _ = difference.seed.record.site
+                reason += f", after torch.seed() at {os.path.basename(file)}:{line} had taken a seed from the system"
+            return _found("randomness", record, cures.randomness(record.operator, generator), reason)
         changed = environment_difference(comparison)
         if changed:
             return _found("environment", record, cures.varied(changed), f"same inputs, other output; {changed}")
@@ -98,8 +102,10 @@ def _outside_value(difference: Difference, record: Record) -> AuditResult:
         found = _found("data", record, cures.LOADED, reason)
         origin_file, origin_line, _ = difference.origin_site
         return replace(found, file=origin_file, line=origin_line) if origin_line else found
-    if source.mentions_clock(file, line):
-        return _found("control_flow", record, cures.CLOCK, reason)
+    decided = clocks.clock_behind(file, line)
+    if decided is not None:
+        cure = cures.CLOCK if decided == line else cures.STRUCTURE_CLOCK
+        return replace(_found("control_flow", record, cure, reason), line=decided)
     return _found("randomness", record, cures.foreign_randomness(what), reason)
 
 
@@ -121,7 +127,7 @@ def _structure(difference: Difference, comparison: Comparison) -> AuditResult:
         inside, outside = (first, second) if which == 0 else (second, first)
         file = outside.site[0]
         found = replace(found, operator=inside.operator, module=inside.module, file=file, line=line)
-        if source.mentions_clock(file, line):
+        if clocks.clock_behind(file, line) is not None:
             found = replace(found, cure=cures.STRUCTURE_CLOCK)
     return found
 
@@ -129,14 +135,18 @@ def _structure(difference: Difference, comparison: Comparison) -> AuditResult:
 def _data(difference: Difference, comparison: Comparison) -> AuditResult:
     """A batch differs; what differed inside the loader before says why."""
     record = difference.first
-    workers, own_generator, getitem = _loader_facts(difference.loader)
+    workers, own_generator, ordering, making = _loader_facts(difference.loader)
     pairs = difference.inside_loader
     drawn = next((x for x, y in pairs if x.flags & FROM_SAMPLER and x.flags & SEEDED and x.outputs != y.outputs), None)
     seeds = next((x for x, y in pairs if x.flags & STARTING and x.flags & SEEDED and x.outputs != y.outputs), None)
+    order = any(x.operator == ORDER and x.arguments != y.arguments for x, y in pairs)
     own = [x for x, _ in pairs if x.site[:2] != record.site[:2] and not x.flags & (FROM_SAMPLER | STARTING)]
     if drawn is not None:
         cure = cures.LOADER_GENERATOR if own_generator else cures.LOADER_ORDER
         found = _found("data", drawn, cure, "the sampler drew another order", record.site)
+    elif order and not (own and own[0].flags & SEEDED):
+        found = _found("data", record, cures.SAMPLER, "the sampler gave another order")
+        found = _at_draw(found, ordering)
     elif own:
         seeded = own[0].flags & SEEDED
         cure = cures.randomness(own[0].operator, "Generator" in own[0].arguments) if seeded else cures.loader_values(0)
@@ -146,21 +156,25 @@ def _data(difference: Difference, comparison: Comparison) -> AuditResult:
         found = _found("data", record, cure, "the workers got other seeds")
     else:
         found = _found("data", record, cures.loader_values(workers), "a batch came out of the loader different")
-        line = source.random_draw(*getitem) if getitem else None
-        if line is not None:
-            found = replace(found, file=getitem[0], line=line)
+        found = _at_draw(found, making)
     for later in comparison.following:
         if "batch_norm" in later.operator and "'no_grad'" in later.arguments and "True" in later.arguments:
             return replace(found, cure=found.cure + cures.batch_norm(later.module))
     return found
 
 
-def _loader_facts(record: Record | None) -> tuple[int, bool, tuple[str, int] | None]:
-    """(workers, has a generator of its own, where the dataset's __getitem__ is)."""
-    if record is None:
-        return 0, False, None
-    workers, own_generator, file, line = ast.literal_eval(record.arguments)
-    return workers, own_generator, (file, line) if file else None
+def _at_draw(found: AuditResult, places: tuple[tuple[str, int], ...]) -> AuditResult:
+    """Moves a verdict to the first line that draws from NumPy or random, if there is one in the code at `places`."""
+    for file, line in places:
+        drawn = source.random_draw(file, line)
+        if drawn is not None:
+            return replace(found, file=file, line=drawn)
+    return found
+
+
+def _loader_facts(record: Record | None) -> tuple[int, bool, tuple, tuple]:
+    """(workers, has a generator of its own, where its samplers' code is, where the code that makes batches is)."""
+    return (0, False, (), ()) if record is None else ast.literal_eval(record.arguments)
 
 
 def environment_difference(comparison: Comparison) -> str:

@@ -11,6 +11,8 @@ _EMPTY = {
     "empty_strided",
     "empty_permuted",
     "empty_quantized",
+    "_empty_affine_quantized",
+    "_empty_per_channel_affine_quantized",
     "new_empty",
     "new_empty_strided",
 }

@@ -34,8 +34,8 @@ def fingerprint(x: Tensor) -> str:
 
     Raises:
         TypeError: x is not a tensor.
-        NotImplementedError: x has no memory to hash in that way: a meta or fake tensor, a subclass that stands for
-            other tensors, sparse, nested, quantised, or on another device.
+        NotImplementedError: x has no memory to hash in that way: a meta or fake tensor, one of autograd's zero tensors,
+            a subclass that stands for other tensors, sparse, nested, quantised, or on another device.
 
     Cost: one pass over x; waits for a CUDA device, where `Digests` does not.
 
@@ -101,7 +101,7 @@ class Digests:
         """
         if not isinstance(x, Tensor):
             raise TypeError(f"fingerprint(): x must be a torch.Tensor, got {type(x).__name__}")
-        if type(x).__torch_dispatch__ is not _MEMORY_OF_ITS_OWN or x.is_meta:
+        if type(x).__torch_dispatch__ is not _MEMORY_OF_ITS_OWN or x.is_meta or x._is_zerotensor():
             raise NotImplementedError(_refusal(x))
         with torch._C.DisableTorchFunction():
             if torch._C._len_torch_dispatch_stack():
@@ -174,6 +174,8 @@ def _refusal(x: Tensor) -> str:
         what = f"a {type(x).__name__}, which has no memory of its own"
     elif x.is_meta:
         what = "a meta tensor, which has no memory"
+    elif x._is_zerotensor():
+        what = "one of autograd's zero tensors, which has no memory"
     elif x.is_quantized:
         what = f"quantised ({x.dtype})"
     else:

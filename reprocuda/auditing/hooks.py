@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data import DataLoader, dataloader
+from torch.utils.data import DataLoader, Dataset, dataloader
 from torch.utils.data.distributed import DistributedSampler
 
 from .lineage import EXTERNAL, LOADED
-from .trace import EVENT, IN_LOADER
+from .sites import is_users_file
+from .trace import EVENT, FROM_SAMPLER, IN_LOADER, ORDER
 
 _VARIABLES = ("CUBLAS", "CUDA_", "MKL_", "NCCL_", "NVIDIA_", "OMP_", "PYTHONHASHSEED", "PYTORCH_", "TORCH")
 
@@ -110,6 +111,7 @@ def _wrap_all() -> None:
     _restore.append(register_optimizer_step_post_hook(_stepped).remove)
     _replace(DataLoader, "__iter__", _iter_wrapper(DataLoader.__iter__))
     _replace(dataloader._BaseDataLoaderIter, "__next__", _next_wrapper(dataloader._BaseDataLoaderIter.__next__))
+    _replace(dataloader._BaseDataLoaderIter, "_next_index", _index_wrapper(dataloader._BaseDataLoaderIter._next_index))
     for name in ("numpy", "__dlpack__"):
         _replace(torch.Tensor, name, _export_wrapper(getattr(torch.Tensor, name)))
     _replace(torch, "load", _load_wrapper(torch.load))
@@ -172,12 +174,31 @@ def _iter_wrapper(original: Callable) -> Callable:
 
 
 def _loader_facts(loader: DataLoader) -> tuple:
-    """(workers, has a generator of its own, file and line of the dataset's way to get an item)."""
-    code = None
-    for name in ("__getitem__", "__iter__"):
-        code = code or getattr(getattr(type(loader.dataset), name, None), "__code__", None)
-    place = (os.path.abspath(code.co_filename), code.co_firstlineno) if code is not None else ("", 0)
-    return loader.num_workers, loader.generator is not None, *place
+    """(workers, has a generator of its own, where its samplers' code is, where the code that makes batches is)."""
+    samplers = (loader.sampler, loader.batch_sampler)
+    order = [place for sampler in samplers for place in _places(sampler, ("__iter__",))]
+    values = _places_of_dataset(loader.dataset, 0)
+    values += _places(loader.collate_fn, ("__call__",)) + _places(loader.worker_init_fn, ("__call__",))
+    return loader.num_workers, loader.generator is not None, tuple(order), tuple(dict.fromkeys(values))[:16]
+
+
+def _places(value: object, methods: tuple[str, ...]) -> list[tuple[str, int]]:
+    """(file, line) of a function, or of an object's methods, as far as they are the user's."""
+    functions = [value] if hasattr(value, "__code__") else [getattr(type(value), name, None) for name in methods]
+    codes = [function.__code__ for function in functions if hasattr(function, "__code__")]
+    return [(os.path.abspath(c.co_filename), c.co_firstlineno) for c in codes if is_users_file(c.co_filename)]
+
+
+def _places_of_dataset(dataset: object, depth: int) -> list[tuple[str, int]]:
+    """The code that gets an item: the dataset's, then that of its transforms, and of the datasets within it."""
+    places = _places(dataset, ("__getitem__", "__getitems__", "__iter__", "__call__", "forward"))
+    if depth < 4:
+        parts = list(getattr(dataset, "__dict__", {}).values())
+        for part in parts[:32]:
+            for one in part[:8] if isinstance(part, (list, tuple)) else (part,):
+                if callable(one) or isinstance(one, Dataset):
+                    places += _places_of_dataset(one, depth + 1)
+    return places
 
 
 def _check_epoch(loader: DataLoader, recorder: object) -> None:
@@ -211,6 +232,24 @@ def _next_wrapper(original: Callable) -> Callable:
         return batch
 
     return __next__
+
+
+def _index_wrapper(original: Callable) -> Callable:
+    """What the sampler gives: another order may come from a generator that is not torch's."""
+
+    @functools.wraps(original)
+    def _next_index(self):
+        index = original(self)
+        listening = _listening()
+        if listening:
+            leaves: list = []
+            _flatten(index, leaves, [], 0)
+            digest = hashlib.sha256(repr(leaves).encode()).hexdigest()[:32]
+            for recorder in listening:
+                recorder.event(ORDER, (digest,), flags=EVENT | IN_LOADER | FROM_SAMPLER)
+        return index
+
+    return _next_index
 
 
 def _flatten(value: object, leaves: list, tensors: list, depth: int) -> None:

@@ -68,8 +68,8 @@ def poison(tensor: torch.Tensor, run: int) -> None:
 
 
 def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The plain tensors that hold the bits of `tensor`; none where there are no bits (meta)."""
-    if tensor.is_meta:
+    """The plain tensors that hold the bits of `tensor`; none where there are no bits (meta, a gradient known as 0)."""
+    if tensor.is_meta or tensor._is_zerotensor():
         return []
     if tensor.layout == torch.sparse_coo:
         return [tensor._indices(), tensor._values()]

@@ -22,6 +22,17 @@ _INSTALLED_ROOTS = tuple(_PATHS[name] + os.sep for name in ("purelib", "platlib"
 _PYTHON_ROOTS = tuple({_PATHS[name] + os.sep for name in ("stdlib", "platstdlib")})
 
 
+def is_users_file(name: str) -> bool:
+    """Is this file the user's own: not torch's, not ours, not Python's, nor of an installed package?"""
+    return not name.startswith(("<", _TORCH)) and _classify_path(os.path.abspath(name)) == _USER
+
+
+def _classify_path(absolute: str) -> int:
+    if absolute.startswith(_INSTALLED_ROOTS) or f"{os.sep}site-packages{os.sep}" in absolute:
+        return _INSTALLED
+    return _FOREIGN if absolute.startswith((*_PYTHON_ROOTS, _OWN)) else _USER
+
+
 def _classify(frame: FrameType) -> int:
     code = frame.f_code
     name = code.co_filename
@@ -33,10 +44,7 @@ def _classify(frame: FrameType) -> int:
         return _USER if frame.f_globals.get("__name__") == "__main__" else _FOREIGN
     if name.startswith(_OWN):
         return _FOREIGN
-    absolute = os.path.abspath(name)
-    if absolute.startswith(_INSTALLED_ROOTS) or f"{os.sep}site-packages{os.sep}" in absolute:
-        return _INSTALLED
-    return _FOREIGN if absolute.startswith((*_PYTHON_ROOTS, _OWN)) else _USER
+    return _classify_path(os.path.abspath(name))
 
 
 class Sites:

@@ -10,7 +10,6 @@ from pathlib import Path
 from ..inspection.scan import scan
 
 _HASH_CODES = {"set-order", "hash-order"}
-_CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "now", "utcnow", "today"}
 _BRANCHES = (ast.If, ast.While, ast.For, ast.IfExp, ast.Try, ast.Match)
 
 
@@ -22,7 +21,7 @@ def parse(file: str) -> ast.Module | None:
         return None
 
 
-def _spans(node: ast.AST, line: int) -> bool:
+def spans(node: ast.AST, line: int) -> bool:
     return hasattr(node, "lineno") and node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
@@ -54,11 +53,11 @@ def branch(first: tuple[str, int, str], second: tuple[str, int, str]) -> tuple[i
                     continue
                 for body in _bodies(node):
                     if inside is None:
-                        here = any(_spans(part, line) for part in body)
-                        there = where == other_file and any(_spans(part, other_line) for part in body)
+                        here = any(spans(part, line) for part in body)
+                        there = where == other_file and any(spans(part, other_line) for part in body)
                     else:  # a function that is called in the branch
                         here = any(_calls(part, inside) for part in body)
-                        there = any(_spans(part, other_line) for part in body)
+                        there = any(spans(part, other_line) for part in body)
                     if here and not there and (found is None or node.lineno >= found):
                         found = node.lineno
             if found is not None:
@@ -67,27 +66,31 @@ def branch(first: tuple[str, int, str], second: tuple[str, int, str]) -> tuple[i
 
 
 def _calls(node: ast.AST, function: str) -> bool:
-    return any(isinstance(part, ast.Call) and _last(part.func) == function for part in ast.walk(node))
+    return any(isinstance(part, ast.Call) and last(part.func) == function for part in ast.walk(node))
 
 
-def _last(node: ast.AST) -> str:
+def last(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def mentions_clock(file: str, line: int) -> bool:
-    """Does the statement at this line read a clock?"""
-    return any(
-        isinstance(part, ast.Call) and _last(part.func) in _CLOCKS
-        for statement in _statements(file, line)
-        for part in ast.walk(statement)
-    )
+def called_functions(file: str, node: ast.AST, depth: int = 3) -> list[ast.FunctionDef]:
+    """The functions and methods of the same file that are called in `node`, and those that they call."""
+    defined = {f.name: f for f in ast.walk(parse(file) or ast.Module([], [])) if isinstance(f, ast.FunctionDef)}
+    found: list[ast.FunctionDef] = []
+    level = [node]
+    for _ in range(depth):
+        calls = [part for outer in level for part in ast.walk(outer) if isinstance(part, ast.Call)]
+        named = [defined[last(call.func)] for call in calls if last(call.func) in defined]
+        level = [function for function in dict.fromkeys(named) if function not in found and function is not node]
+        found += level
+    return found
 
 
-def _statements(file: str, line: int) -> Iterator[ast.AST]:
+def statements(file: str, line: int) -> Iterator[ast.AST]:
     """The innermost statement at a line; of a compound one, its head only."""
     innermost = None
     for node in ast.walk(parse(file) or ast.Module([], [])):
-        if isinstance(node, ast.stmt) and _spans(node, line) and (innermost is None or node.lineno >= innermost.lineno):
+        if isinstance(node, ast.stmt) and spans(node, line) and (innermost is None or node.lineno >= innermost.lineno):
             innermost = node
     if innermost is None:
         return
@@ -120,17 +123,18 @@ def random_draw(file: str, function_line: int) -> int | None:
     around = [
         node
         for node in ast.walk(parse(file) or ast.Module([], []))
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and _spans(node, function_line)
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and spans(node, function_line)
     ]
     function = max((node for node in around if isinstance(node, ast.FunctionDef)), key=lambda n: n.lineno, default=None)
     outer = next((node for node in around if isinstance(node, ast.ClassDef)), None)
-    for scope in (function, outer):
+    called = called_functions(file, function) if function is not None else ()
+    for scope in (function, *called, outer):
         if scope is None:
             continue
         lines = [
             node.lineno
             for node in ast.walk(scope)
-            if isinstance(node, ast.Call) and ("random" in ast.unparse(node.func) or _last(node.func) == "default_rng")
+            if isinstance(node, ast.Call) and ("random" in ast.unparse(node.func) or last(node.func) == "default_rng")
         ]
         if lines:
             return min(lines)

@@ -30,6 +30,7 @@ LENGTH = struct.Struct("<I")
 IN_LOADER, FROM_SAMPLER, EVENT, SEEDED, BACKWARD, IN_PLACE, PARTIAL, STARTING = (1 << bit for bit in range(8))
 
 BATCH = "loader::next"
+ORDER = "loader::index"
 
 
 class Geometry(NamedTuple):

@@ -259,6 +259,7 @@ def without_memory() -> dict[str, torch.Tensor]:
     return {
         "FakeTensor": fake,
         "meta": torch.ones(3, device="meta"),
+        "zero tensors": torch._efficientzerotensor(3),
         "sparse_coo": torch.eye(3).to_sparse(),
         "sparse_csr": torch.eye(3).to_sparse_csr(),
         "quantised": torch.empty(3, dtype=torch.qint8),
