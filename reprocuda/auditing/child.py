@@ -6,12 +6,10 @@ ours when it starts: its own `sys.argv`, `sys.path[0]` and `__main__`, the same 
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import json
 import os
 import sys
-import traceback
-import types
 from dataclasses import dataclass
 
 
@@ -47,71 +45,31 @@ class Job:
 def main(text: str) -> None:
     """Runs the job that `text` describes; the exit code is the script's."""
     try:
-        sys.exit(_run(Job(**json.loads(text))))
+        _run(Job(**json.loads(text)))
     except KeyboardInterrupt:  # before or after the script; whoever pressed the keys knows
         sys.exit(130)
 
 
-def _run(job: Job) -> int:
+def _run(job: Job) -> None:
     import torch
 
     from reprocuda.auditing.hooks import StopRecording
     from reprocuda.auditing.recorder import Recorder
+    from reprocuda.main_script import execute, prepare
+
+    sys.path[:1] = [] if getattr(sys.flags, "safe_path", False) else [""]  # it was the folder reprocuda is in
 
     if job.gate is not None and not os.read(job.gate, 1):
-        return 0  # the audit ended without us
+        return  # the audit ended without us
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     if job.workers is not None:
         _force_workers(job.workers)
-    code, module = _load(job)
+    sys.argv = [job.target, *job.arguments]
+    code, module = prepare(job.target, job.module)
     header = {"varied": job.varied} if job.varied else {}
-    failed = 0
-    recorder = Recorder(job.trace, run=job.run, steps=job.steps, header=header)
-    try:
-        with recorder:
-            exec(code, module.__dict__)
-    except StopRecording:
-        pass
-    except KeyboardInterrupt:
-        failed = 130
-    except SystemExit as stop:
-        if isinstance(stop.code, str):
-            print(stop.code, file=sys.stderr)
-        failed = 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 1
-    except BaseException as error:
-        frames = error.__traceback__
-        traceback.print_exception(type(error), error, frames.tb_next if frames is not None else None)
-        failed = 1
-    return failed
-
-
-def _load(job: Job) -> tuple[types.CodeType, types.ModuleType]:
-    """The script's code, and a new `__main__` for it."""
-    module = types.ModuleType("__main__")
-    sys.path.pop(0)
-    try:
-        if job.module:
-            sys.path.insert(0, os.getcwd())
-            spec = importlib.util.find_spec(job.target)
-            if spec is not None and spec.submodule_search_locations is not None:
-                spec = importlib.util.find_spec(f"{job.target}.__main__")
-            if spec is None or spec.origin is None:
-                raise ImportError(f"no module named {job.target}")
-            code = spec.loader.get_code(spec.name)
-            module.__spec__, module.__file__, module.__package__ = spec, spec.origin, spec.parent
-        else:
-            sys.path.insert(0, os.path.dirname(os.path.realpath(job.target)))
-            with open(job.target, "rb") as file:
-                code = compile(file.read(), job.target, "exec")
-            module.__file__ = job.target
-    except (OSError, ImportError, SyntaxError, ValueError) as error:
-        print(f"reprocuda audit: {job.target} cannot be run: {error}", file=sys.stderr)
-        sys.exit(1)
-    sys.argv = [module.__file__ if job.module else job.target, *job.arguments]
-    sys.modules["__main__"] = module
-    module.__builtins__ = __builtins__
-    return code, module
+    with contextlib.suppress(StopRecording), Recorder(job.trace, run=job.run, steps=job.steps, header=header):
+        execute(code, module)
 
 
 def _force_workers(workers: int) -> None:

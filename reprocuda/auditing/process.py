@@ -21,7 +21,11 @@ from .result import AuditResult
 from .trace import BLOCK, LENGTH, MAGIC
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])
-_BOOT = "import sys; sys.path[0] = sys.argv.pop(1); from reprocuda.auditing.child import main; main(sys.argv.pop(1))"
+# In the place of `python -c`'s own first path, the current folder, which `python script` has not; -P has none.
+_BOOT = (
+    "import sys; sys.path[:not sys.path[0]] = [sys.argv.pop(1)]; "
+    "from reprocuda.auditing.child import main; main(sys.argv.pop(1))"
+)
 _HASH_TRIALS = 3
 # What the source, or a draw that was seen, explains already.
 _NOT_BY_HASH = (

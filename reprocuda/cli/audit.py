@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if not arguments.module and not os.path.isfile(arguments.script):
+    if not arguments.module and not os.path.exists(arguments.script):
         raise UsageError(f"there is no script {arguments.script}")
     if "device" in arguments.vary:
         import torch

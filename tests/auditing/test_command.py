@@ -85,7 +85,7 @@ def test_a_module_runs_as_by_python_m(tmp_path, monkeypatch, capfd):
         ("raise KeyError('lost')", "KeyError: 'lost'"),
         ("import sys; sys.exit(3)", "exit code 3"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by signal 9"),
-        ("x = (", "cannot be run"),
+        ("x = (", "SyntaxError: '(' was never closed"),
     ],
 )
 def test_a_script_that_fails_is_exit_code_2(tmp_path, capfd, source, said):
@@ -94,6 +94,53 @@ def test_a_script_that_fails_is_exit_code_2(tmp_path, capfd, source, said):
     errors = capfd.readouterr().err
     assert said in errors and "run 1 of the script" in errors
     assert "reprocuda/auditing/child.py" not in errors
+
+
+DESCRIBE = """
+import json, os, sys
+main = sys.modules["__main__"]
+with open(os.environ["SAID"], "w") as file:
+    json.dump({
+        "argv": sys.argv, "path": sys.path, "name": __name__, "file": __file__, "package": __package__,
+        "spec": __spec__ and __spec__.name, "main": main.__dict__ is globals(), "cached": __cached__,
+        "loader": type(__loader__).__name__, "variables": sorted(globals()),
+    }, file)
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    for folder in ("package", "folder", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    for name in ("describe.py", "package/__main__.py", "folder/__main__.py"):
+        (tmp_path / name).write_text(DESCRIBE)
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "elsewhere" / "link.py").symlink_to(tmp_path / "describe.py")
+    monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+@pytest.mark.parametrize("flags", [[], ["-P"]] if sys.version_info >= (3, 11) else [[]], ids=" ".join)
+@pytest.mark.parametrize("started", [["elsewhere/link.py", "-m", "x"], ["-m", "package", "--lr", "3"], ["folder"]])
+def test_a_script_sees_what_it_sees_under_python(project, flags, started):
+    said = []
+    for command in ([], ["-m", "reprocuda", "audit"]):
+        subprocess.run([sys.executable, *flags, *command, *started], cwd=project, capture_output=True)
+        said.append(json.loads((project / "said.json").read_text()) if (project / "said.json").exists() else "failed")
+        (project / "said.json").unlink(missing_ok=True)
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("fault", ["def f():\n    1 / 0\nf()", "x = = 1", "import sys; sys.exit('gone')"])
+def test_a_failure_is_told_as_python_tells_it(project, fault):
+    (project / "faulty.py").write_text(fault)
+    expected, found = (
+        subprocess.run([sys.executable, *command, "faulty.py"], cwd=project, capture_output=True, text=True)
+        for command in ([], ["-m", "reprocuda", "audit"])
+    )
+    assert expected.stderr and found.stderr.startswith(expected.stderr)
+    assert found.stderr[len(expected.stderr) :].count("\n") == 1
 
 
 @pytest.mark.parametrize(
