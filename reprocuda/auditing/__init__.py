@@ -2,7 +2,8 @@
 
 from .api import audit
 from .diagnose import compare
+from .hooks import StopRecording
 from .recorder import Recorder
 from .result import AuditResult
 
-__all__ = ["AuditResult", "Recorder", "audit", "compare"]
+__all__ = ["AuditResult", "Recorder", "StopRecording", "audit", "compare"]

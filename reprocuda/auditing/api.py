@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .diagnose import compare
 from .hooks import StopRecording
-from .recorder import Recorder
+from .recorder import Recorder, check_steps
 from .result import AuditResult
 
 
@@ -30,8 +30,8 @@ def audit(fn: Callable, *args, runs: int = 2, steps: int | None = None, **kwargs
         The verdict; its `str` names the operator and the line.
 
     Raises:
-        TypeError: fn cannot be called.
-        ValueError: runs is less than 2.
+        TypeError: fn cannot be called, or runs or steps is no int.
+        ValueError: runs is less than 2, or steps less than 1.
 
     Cost: a call under audit takes about two to three times as long; its trace, some 60 bytes an operator, is
     written to the temporary folder and deleted.
@@ -43,15 +43,18 @@ def audit(fn: Callable, *args, runs: int = 2, steps: int | None = None, **kwargs
         (False, 'randomness', 'aten::rand')
     """
     if not callable(fn):
-        raise TypeError(f"audit: fn has to be a function, not {type(fn).__name__}")
-    if not isinstance(runs, int) or runs < 2:
-        raise ValueError(f"audit: runs has to be at least 2, not {runs!r}")
+        raise TypeError(f"reprocuda.audit: fn must be callable, got {type(fn).__name__}")
+    if not isinstance(runs, int) or isinstance(runs, bool):
+        raise TypeError(f"reprocuda.audit: runs must be an int of at least 2, got {runs!r}")
+    if runs < 2:
+        raise ValueError(f"reprocuda.audit: runs must be at least 2, got {runs}")
+    check_steps("reprocuda.audit", steps)
     with tempfile.TemporaryDirectory(prefix="reprocuda-audit-") as folder:
         paths = [Path(folder) / f"{run}.trace" for run in range(runs)]
-        earlier: set[str] = set()
+        earlier: list[Recorder] = []
         for run, path in enumerate(paths):
             recorder = Recorder(path, run=run, steps=steps, earlier=earlier)
-            earlier.add(recorder.key)
+            earlier.append(recorder)
             try:
                 with recorder:
                     fn(*args, **kwargs)

@@ -1,7 +1,7 @@
 """What the dispatcher does not show: modules, optimizer steps, loaders, seeds. Hooked while a recorder is entered.
 
 Each hook is a wrapper that does what the original does and tells the recorders of this thread about it; the last
-recorder to leave takes all of them off.
+recorder to leave takes all of them off. What they tell it are methods of `Recorder` that are nobody else's to call.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def environment() -> dict:
 
 
 def install(recorder: object) -> None:
-    recorder.thread = threading.get_ident()
+    recorder._thread = threading.get_ident()
     with _lock:
         if not _recorders:
             _wrap_all()
@@ -87,12 +87,12 @@ def remove(recorder: object) -> None:
 def _listening() -> list:
     """The recorders of this thread."""
     here = threading.get_ident()
-    return [recorder for recorder in _recorders if recorder.thread == here]
+    return [recorder for recorder in _recorders if recorder._thread == here]
 
 
 def _after_fork() -> None:
     for recorder in _recorders:
-        recorder.leave_child()
+        recorder._leave_child()
     _recorders.clear()
 
 
@@ -147,7 +147,7 @@ def _name(module: torch.nn.Module, outer: str) -> str:
 
 def _stepped(optimizer: torch.optim.Optimizer, args: tuple, kwargs: dict) -> None:
     for recorder in _listening():
-        recorder.finish_step()
+        recorder._finish_step()
 
 
 @contextlib.contextmanager
@@ -166,7 +166,7 @@ def _iter_wrapper(original: Callable) -> Callable:
         if not thread.loading:
             for recorder in _listening():
                 _check_epoch(self, recorder)
-                recorder.event("loader::iter", _loader_facts(self), flags=EVENT | IN_LOADER)
+                recorder._event("loader::iter", _loader_facts(self), flags=EVENT | IN_LOADER)
         with _loading(starting=True):
             return original(self)
 
@@ -211,7 +211,7 @@ def _check_epoch(loader: DataLoader, recorder: object) -> None:
     epoch, before = sampler.epoch, _last_epochs.get(sampler)
     _last_epochs[sampler] = epoch
     if before == epoch:
-        file, line, _ = recorder.find_site(3)
+        file, line, _ = recorder._find_site(3)
         finding = {"what": "set_epoch", "file": file, "line": line, "step": recorder.step, "epoch": epoch}
         if not any((known["file"], known["line"]) == (file, line) for known in recorder.findings):
             recorder.findings.append(finding)
@@ -228,7 +228,7 @@ def _next_wrapper(original: Callable) -> Callable:
             _flatten(batch, leaves, tensors, 0)
             with torch._C._DisableTorchDispatch():
                 for recorder in listening:
-                    recorder.batch(tuple(leaves), tensors)
+                    recorder._batch(tuple(leaves), tensors)
         return batch
 
     return __next__
@@ -281,7 +281,7 @@ def _export_wrapper(original: Callable) -> Callable:
     @functools.wraps(original)
     def export(self, *args, **kwargs):
         for recorder in _listening():
-            recorder.mark(self, EXTERNAL, 0)
+            recorder._mark(self, EXTERNAL, 0)
         return original(self, *args, **kwargs)
 
     return export
@@ -294,9 +294,9 @@ def _load_wrapper(original: Callable) -> Callable:
         for recorder in _listening():
             tensors: list = []
             _flatten(loaded, [], tensors, 0)
-            site = recorder.number_site(2)
+            site = recorder._number_site(2)
             for tensor in tensors:
-                recorder.mark(tensor, LOADED, site)
+                recorder._mark(tensor, LOADED, site)
         return loaded
 
     return load
@@ -309,7 +309,7 @@ def _event_wrapper(original: Callable, name: str) -> Callable:
         if not thread.loading:
             said = tuple(value for value in (*args, *kwargs.values(), result) if isinstance(value, (int, float, str)))
             for recorder in _listening():
-                recorder.event(name, said)
+                recorder._event(name, said)
         return result
 
     return event

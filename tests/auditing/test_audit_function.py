@@ -271,8 +271,11 @@ def test_errors_pass_through_and_leave_nothing_behind():
 @pytest.mark.parametrize(
     ("error", "arguments", "options", "said"),
     [
-        (TypeError, (3,), {}, "fn has to be a function, not int"),
-        (ValueError, (dropout,), {"runs": 1}, "runs has to be at least 2, not 1"),
+        (TypeError, (3,), {}, "reprocuda.audit: fn must be callable, got int"),
+        (ValueError, (dropout,), {"runs": 1}, "reprocuda.audit: runs must be at least 2, got 1"),
+        (TypeError, (dropout,), {"runs": True}, "reprocuda.audit: runs must be an int of at least 2, got True"),
+        (ValueError, (dropout,), {"steps": 0}, "reprocuda.audit: steps must be at least 1, got 0"),
+        (TypeError, (dropout,), {"steps": 1.5}, "reprocuda.audit: steps must be an int of at least 1 or None, got 1.5"),
     ],
 )
 def test_bad_arguments_are_refused(error, arguments, options, said):

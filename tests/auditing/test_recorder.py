@@ -183,7 +183,7 @@ def test_workers_that_answer_in_another_order_do_not_blame_the_sampler(tmp_path)
             for part in ("arrival", "draw") if late else ("draw", "arrival"):
                 list(order[1]) if part == "draw" else torch.zeros(3)
         for recorder in hooks._listening():
-            recorder.batch((noise,), [])
+            recorder._batch((noise,), [])
 
     record(tmp_path / "a", lambda: run(False, 1.0))
     record(tmp_path / "b", lambda: run(True, 2.0))
