@@ -103,7 +103,7 @@ def compare_traces(first: str | os.PathLike, second: str | os.PathLike) -> Compa
     Raises:
         ValueError: one of them is no trace.
     """
-    with Reader(first) as a, Reader(second) as b:
+    with Reader(first, "reprocuda.compare: first") as a, Reader(second, "reprocuda.compare: second") as b:
         found = _Walk(_Cursor(a), _Cursor(b))
         found.run()
         for cursor in (found.a, found.b):
@@ -116,7 +116,7 @@ def compare_traces(first: str | os.PathLike, second: str | os.PathLike) -> Compa
             (a.header, b.header),
             (a.footer, b.footer),
             a.complete and b.complete,
-            list(a._tables["s"].values()),
+            a.sites(),
             found.following,
         )
 

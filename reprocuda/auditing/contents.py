@@ -11,6 +11,7 @@ from .fingerprint import Digests
 from .hooks import thread
 from .lineage import BLANK, EXTERNAL, KNOWN, OWN_STATE, UNWRITTEN, State, mix, parts_of, poison
 from .names import Names
+from .trace import GEOMETRIES
 
 _UNRESOLVED = 4096  # digests that stay on the device at most
 _SMALL = 1 << 16  # elements that are hashed without a thought
@@ -44,7 +45,7 @@ class Contents:
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # sparse and opaque tensors: hashed whole, each time
-            inputs.append((self.hashed(tensor, EXTERNAL), self._names.number("g", (str(tensor.layout),))))
+            inputs.append((self.hashed(tensor, EXTERNAL), self._names.number(GEOMETRIES, (str(tensor.layout),))))
             return
         geometry = self._names.geometry(tensor)
         state = getattr(storage, self._key, None)

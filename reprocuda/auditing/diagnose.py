@@ -19,14 +19,15 @@ def compare(first: str | os.PathLike, second: str | os.PathLike) -> AuditResult:
     """Compares two traces that `Recorder` or `reprocuda audit --keep` wrote.
 
     Args:
-        first, second: the files.
+        first: the file of one run, a path.
+        second: the file of the other, a path.
 
     Returns:
         The verdict: where the two runs part, why, and what to do.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no trace.
+        ValueError: one of them is no trace.
 
     Example:
         >>> import tempfile, torch, reprocuda

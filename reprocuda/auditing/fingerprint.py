@@ -51,7 +51,7 @@ def fingerprint(x: Tensor) -> str:
         False
     """
     digests = Digests(rows_per_buffer=1)
-    digests.append(x)
+    digests._append(x, "reprocuda.auditing.fingerprint")
     return digest_text(digests.take()[0])
 
 
@@ -79,7 +79,7 @@ class Digests:
 
     def __init__(self, rows_per_buffer: int = _ROWS_PER_BUFFER) -> None:
         if rows_per_buffer < 1:
-            raise ValueError(f"Digests(): rows_per_buffer must be at least 1, got {rows_per_buffer}")
+            raise ValueError(f"reprocuda.auditing.Digests: rows_per_buffer must be at least 1, got {rows_per_buffer}")
         self._rows_per_buffer = rows_per_buffer
         self._length = 0
         self._shelves: dict[torch.device, _Shelf] = {}
@@ -99,20 +99,24 @@ class Digests:
         Raises:
             TypeError, NotImplementedError: as `fingerprint`; nothing is appended then.
         """
+        return self._append(x, "reprocuda.auditing.Digests.append")
+
+    def _append(self, x: Tensor, function: str) -> int:
+        """`append` in the name of a function."""
         if not isinstance(x, Tensor):
-            raise TypeError(f"fingerprint(): x must be a torch.Tensor, got {type(x).__name__}")
+            raise TypeError(f"{function}: x must be a torch.Tensor, got {type(x).__name__}")
         if type(x).__torch_dispatch__ is not _MEMORY_OF_ITS_OWN or x.is_meta or x._is_zerotensor():
-            raise NotImplementedError(_refusal(x))
+            raise NotImplementedError(f"{function}: {_refusal(x)}")
         with torch._C.DisableTorchFunction():
             if torch._C._len_torch_dispatch_stack():
                 with torch._C._DisableTorchDispatch():
-                    self._hash(x)
+                    self._hash(x, function)
             else:
-                self._hash(x)
+                self._hash(x, function)
         self._length += 1
         return self._length - 1
 
-    def _hash(self, x: Tensor) -> None:
+    def _hash(self, x: Tensor, function: str) -> None:
         device = x.device
         shelf = self._shelves.get(device)
         if shelf is None:
@@ -120,7 +124,7 @@ class Digests:
         try:
             shelf.hash(x)
         except NotImplementedError as error:  # from torch's dispatcher
-            raise NotImplementedError(_refusal(x)) from error
+            raise NotImplementedError(f"{function}: {_refusal(x)}") from error
         shelf.rows.append(self._length)
 
     def take(self) -> np.ndarray:
@@ -180,4 +184,4 @@ def _refusal(x: Tensor) -> str:
         what = f"quantised ({x.dtype})"
     else:
         what = f"a tensor of layout {x.layout} on {x.device}"
-    return f"fingerprint(): x must be a strided tensor on a CPU or CUDA device, got {what}"
+    return f"x must be a strided tensor on a CPU or CUDA device, got {what}"

@@ -23,6 +23,7 @@ from .lineage import LOADER, OVERWRITTEN, State
 from .names import Names
 from .sites import Sites
 from .trace import (
+    ARGUMENTS,
     BACKWARD,
     BATCH,
     EVENT,
@@ -30,6 +31,8 @@ from .trace import (
     IN_LOADER,
     IN_PLACE,
     INPUT,
+    MODULES,
+    OPERATORS,
     PARTIAL,
     RECORD,
     SEEDED,
@@ -202,7 +205,7 @@ class Recorder(TorchDispatchMode):
         state = hooks.thread
         if node is None:
             site = self._sites.find(frame)
-            module = self._names.number("m", state.module)
+            module = self._names.number(MODULES, state.module)
             sequence = _next_sequence() - 1
             slot = sequence % _NODES
             entry = self._nodes[slot]
@@ -214,13 +217,13 @@ class Recorder(TorchDispatchMode):
             return site, module, 0
         site = self._sites.find(frame, stop_at_engine=True)
         if site:  # a Function's own backward, a hook, or a forward computed again
-            return site, self._names.number("m", state.module), BACKWARD
+            return site, self._names.number(MODULES, state.module), BACKWARD
         sequence = node._sequence_nr()
         for back in range(3):  # an in-place operator on a view makes two nodes
             entry = self._nodes[(sequence - back) % _NODES]
             if entry is not None and entry[0] == sequence - back:
                 return entry[1], entry[2], BACKWARD
-        return self._sites.find(frame), self._names.number("m", ""), BACKWARD
+        return self._sites.find(frame), self._names.number(MODULES, ""), BACKWARD
 
     # what is read
 
@@ -282,7 +285,7 @@ class Recorder(TorchDispatchMode):
         with self._lock, torch._C._DisableTorchDispatch():
             site = self._sites.find(sys._getframe(2))
             inputs = [(self._contents.hashed(tensor, LOADER, site), 0) for tensor in tensors]
-            self._append(name, site, self._names.number("m", hooks.thread.module), arguments, flags, inputs, [])
+            self._append(name, site, self._names.number(MODULES, hooks.thread.module), arguments, flags, inputs, [])
             return site
 
     def _batch(self, leaves: tuple, tensors: list[torch.Tensor]) -> None:
@@ -304,9 +307,9 @@ class Recorder(TorchDispatchMode):
     # writing
 
     def _append(self, name: str, site: int, module: int, scalars: tuple, flags: int, inputs: list, outputs: list):
-        arguments = self._names.number("a", scalars)
+        arguments = self._names.number(ARGUMENTS, scalars)
         self._pending.append(
-            (self._names.number("o", name), site, module, arguments, self.step, flags, inputs, outputs)
+            (self._names.number(OPERATORS, name), site, module, arguments, self.step, flags, inputs, outputs)
         )
         self.records += 1
         if len(self._pending) >= _RECORDS_A_BLOCK:

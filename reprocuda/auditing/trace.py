@@ -26,6 +26,9 @@ INPUT = struct.Struct("<8sIBI")
 BLOCK = struct.Struct("<cIIII")
 LENGTH = struct.Struct("<I")
 
+# What a trace says once and then refers to by number, each kind in a table of its own.
+TABLES = OPERATORS, SITES, MODULES, ARGUMENTS, GEOMETRIES = "o", "s", "m", "a", "g"
+
 # What a record is, besides an operator.
 IN_LOADER, FROM_SAMPLER, EVENT, SEEDED, BACKWARD, IN_PLACE, PARTIAL, STARTING = (1 << bit for bit in range(8))
 
@@ -132,30 +135,38 @@ class Writer:
 class Reader:
     """Reads a trace.
 
+    Args:
+        path: the file.
+        named: the function and the argument that gave it, for the message where it is no trace.
+
     Raises:
         ValueError: the file is no trace.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, named: str = "reprocuda.auditing.trace.Reader: path"):
         self.path = Path(path)
         self.header: dict = {}
         self.footer: dict = {}
         self.complete = False
-        self._tables: dict[str, dict[int, object]] = {name: {} for name in "osmag"}
+        self._tables: dict[str, dict[int, object]] = {name: {} for name in TABLES}
         self._file = self.path.open("rb")
         try:
             if self._file.read(len(MAGIC)) != MAGIC:
-                raise ValueError(f"{self.path} is not a trace of reprocuda")
+                raise ValueError("another kind of file")
             self.header = json.loads(self._file.read(LENGTH.unpack(self._file.read(LENGTH.size))[0]))
         except (struct.error, ValueError) as error:
             self._file.close()
-            raise ValueError(f"{self.path} is not a trace of reprocuda") from error
+            raise ValueError(f"{named} must be a trace that reprocuda wrote, got {self.path}") from error
 
     def __enter__(self) -> Reader:
         return self
 
     def __exit__(self, *exception) -> None:
         self._file.close()
+
+    def sites(self) -> list[tuple[str, int, str]]:
+        """The sites of all records read so far, (file, line, function)."""
+        return list(self._tables[SITES].values())
 
     def blocks(self) -> Iterator[tuple[int, bytes, bytes]]:
         """(number of records, names, records) of each block; an unfinished one at the end is left out."""
@@ -182,7 +193,7 @@ class Reader:
 
     def decode(self, records: bytes) -> list[Record]:
         tables = self._tables
-        operators, sites, modules, arguments, geometries = (tables[name] for name in "osmag")
+        operators, sites, modules, arguments, geometries = (tables[name] for name in TABLES)
         decoded, at = [], 0
         while at < len(records):
             start = at

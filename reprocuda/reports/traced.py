@@ -38,7 +38,7 @@ def calls_of_trace(path: str | os.PathLike) -> list[Call]:
         [('index_add', 'float32 [3], int64 [3], float32 [3]', 1)]
     """
     found: dict[tuple, Call] = {}
-    with Reader(path) as trace:
+    with Reader(path, "reprocuda.reports.traced.calls_of_trace: path") as trace:
         if trace.header.get("cuda") is not None:
             return []
         for record in trace.records():

@@ -271,8 +271,11 @@ def without_memory() -> dict[str, torch.Tensor]:
 def test_what_has_no_memory_is_refused():
     digests = Digests()
     for what, x in without_memory().items():
-        with pytest.raises(NotImplementedError, match=rf"fingerprint\(\): x must be a strided tensor.*{what}|Nested"):
+        refused = f"x must be a strided tensor.*({what}|Nested)"
+        with pytest.raises(NotImplementedError, match=rf"^reprocuda\.auditing\.Digests\.append: {refused}"):
             digests.append(x)
+        with pytest.raises(NotImplementedError, match=rf"^reprocuda\.auditing\.fingerprint: {refused}"):
+            fingerprint(x)
     with pytest.raises(TypeError, match=r"x must be a torch\.Tensor, got list"):
         digests.append([1.0])
     assert len(digests) == 0 and digests.take().shape == (0, 2)

@@ -142,7 +142,7 @@ def test_a_trace_that_was_cut_off_is_compared_as_far_as_it_goes(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"hello", b"reprocuda trace 1\n", b"reprocuda trace 1\n\xff\xff"])
 def test_what_is_no_trace_is_refused(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(ValueError, match="is not a trace"):
+    with pytest.raises(ValueError, match=r"reprocuda.compare: first must be a trace that reprocuda wrote, got .*a$"):
         reprocuda.compare(tmp_path / "a", tmp_path / "a")
     with pytest.raises(FileNotFoundError):
         reprocuda.compare(tmp_path / "none", tmp_path / "a")
