@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import torch
 
+from ..inspection.digests import parts_of
 from .facts import Facts
 from .fingerprint import Digests
 from .hooks import thread
-from .lineage import BLANK, EXTERNAL, KNOWN, OWN_STATE, UNWRITTEN, State, mix, parts_of, poison
+from .lineage import BLANK, EXTERNAL, KNOWN, OWN_STATE, UNWRITTEN, State, mix, poison
 from .names import Names
 from .trace import GEOMETRIES
 

@@ -65,20 +65,3 @@ def poison(tensor: torch.Tensor, run: int) -> None:
         tensor.fill_(_FLOATS[run % 4])
     elif dtype in _INTEGER_TYPES:  # quantised and packed types have no fill
         tensor.fill_(_INTEGERS[run % 4])
-
-
-def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The plain tensors that hold the bits of `tensor`; none where there are no bits (meta, a gradient known as 0)."""
-    if tensor.is_meta or tensor._is_zerotensor():
-        return []
-    if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    if tensor.is_mkldnn:
-        return [tensor.to_dense()]
-    if tensor.is_quantized:
-        return [tensor.int_repr()]
-    return [tensor]

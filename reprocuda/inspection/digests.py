@@ -30,24 +30,31 @@ def tensor_digest(tensor: torch.Tensor) -> str:
         kind = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "meta"
         raise TypeError(f"tensor_digest: tensor is {kind}, of {tensor.dtype}; expected one with bits of its own")
     found = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} {tensor.layout}".encode())
-    for part in _parts(tensor):
+    for part in parts_of(tensor.coalesce() if tensor.layout == torch.sparse_coo else tensor):
         dense = part.resolve_conj().resolve_neg().cpu().contiguous()
         flat = dense.as_strided((dense.numel(),), (1,))  # one element alone may have kept another stride
         found.update(memoryview(flat.view(torch.uint8).numpy()))
     return found.hexdigest()
 
 
-def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    if tensor.layout == torch.strided:
-        return (tensor,)
+def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The plain tensors that hold the bits of a tensor of any layout; none where there are no bits.
+
+    A meta tensor has none, nor has one of autograd's zero tensors. A sparse COO tensor's are given as they are, in whatever order and with duplicates.
+    """
+    if tensor.is_meta or tensor._is_zerotensor():
+        return []
     if tensor.layout == torch.sparse_coo:
-        tensor = tensor.coalesce()
-        return tensor.indices(), tensor.values()
+        return [tensor._indices(), tensor._values()]
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
-    return (tensor.to_dense(),)
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    if tensor.is_mkldnn:
+        return [tensor.to_dense()]
+    if tensor.is_quantized:
+        return [tensor.int_repr()]
+    return [tensor]
 
 
 def digest(value: Any) -> str:
