@@ -10,7 +10,7 @@ from . import align, clocks, cures, source
 from .align import Comparison, Difference, compare_traces
 from .lineage import LOADED, LOADER, OWN_STATE
 from .result import AuditResult, Place
-from .trace import FROM_SAMPLER, ORDER, SEEDED, STARTING, Record
+from .trace import FROM_SAMPLER, ORDER, SEEDED, STARTING, STATISTICS, Record
 
 _ENVIRONMENT = ("torch", "numpy", "python", "platform", "cpu", "cuda", "threads", "varied")
 
@@ -159,7 +159,7 @@ def _data(difference: Difference, comparison: Comparison) -> AuditResult:
         found = _found("data", record, cures.loader_values(workers), "a batch came out of the loader different")
         found = _at_draw(found, making)
     for later in comparison.following:
-        if "batch_norm" in later.operator and "'no_grad'" in later.arguments and "True" in later.arguments:
+        if later.flags & STATISTICS:
             return replace(found, cure=found.cure + cures.batch_norm(later.module))
     return found
 

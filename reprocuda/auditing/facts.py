@@ -50,7 +50,7 @@ class Facts:
     """One overload's facts."""
 
     __slots__ = (
-        "batch_norm",
+        "_training",
         "copies",
         "empty",
         "lifts",
@@ -86,9 +86,16 @@ class Facts:
         self.empty = base in _EMPTY
         self.copies = base in _COPIES
         self.rebinds = base in _REBINDS
-        self.batch_norm = "batch_norm" in base and "backward" not in base
+        names = [argument.name for argument in schema.arguments]
+        self._training = names.index("training") if "batch_norm" in base and "training" in names else None
         self.seeded = torch.Tag.nondeterministic_seeded in overload.tags
         self.skip = schema.name.startswith(_NO_RECORD) or base in _QUERIES
+
+    def is_training(self, args: tuple, kwargs: dict) -> bool:
+        """Is this a batch norm, called in train mode?"""
+        if self._training is None:
+            return False
+        return bool(args[self._training] if self._training < len(args) else kwargs.get("training"))
 
 
 _facts: dict[int, Facts] = {}

@@ -37,6 +37,7 @@ from .trace import (
     RECORD,
     SEEDED,
     STARTING,
+    STATISTICS,
     Writer,
 )
 
@@ -180,13 +181,13 @@ class Recorder(TorchDispatchMode):
             scalars: list = []
             self._read_arguments(facts, args, kwargs, inputs, scalars)
             size = bytes_of(args[0]) if facts.rebinds else 0
-            if facts.batch_norm:
-                scalars.append("recorded" if torch.is_grad_enabled() else "no_grad")
             place = self._place()
         result = func(*args, **kwargs)
         with self._lock:
             outputs: list[State] = []
             flags = place[2] | SEEDED if facts.seeded else place[2]
+            if facts.is_training(args, kwargs) and not torch.is_grad_enabled():
+                flags |= STATISTICS
             if facts.rebinds:
                 self._contents.rebound(facts, args[0], size, place[0])
             elif facts.write_names:

@@ -5,7 +5,7 @@
     footer (JSON): how it ended, and findings that are no differences
 
 Two runs that do the same write the same bytes, so whole blocks compare at the speed of memory. Memory is bounded on
-both sides: a block of records when writing, a window of them when comparing. A record takes 29 bytes, 17 more an input
+both sides: a block of records when writing, a window of them when comparing. A record takes 30 bytes, 17 more an input
 and 16 an output.
 """
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-MAGIC = b"reprocuda trace 1\n"
-RECORD = struct.Struct("<IIIIIBHH")
+MAGIC = b"reprocuda trace 2\n"
+RECORD = struct.Struct("<IIIIIHHH")
 INPUT = struct.Struct("<8sIBI")
 BLOCK = struct.Struct("<cIIII")
 LENGTH = struct.Struct("<I")
@@ -31,6 +31,7 @@ TABLES = OPERATORS, SITES, MODULES, ARGUMENTS, GEOMETRIES = "o", "s", "m", "a", 
 
 # What a record is, besides an operator.
 IN_LOADER, FROM_SAMPLER, EVENT, SEEDED, BACKWARD, IN_PLACE, PARTIAL, STARTING = (1 << bit for bit in range(8))
+STATISTICS = 1 << 8  # a batch norm in train mode that runs without gradients, and changes its statistics all the same
 
 BATCH = "loader::next"
 ORDER = "loader::index"

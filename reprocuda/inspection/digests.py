@@ -29,6 +29,8 @@ def tensor_digest(tensor: torch.Tensor) -> str:
     if tensor.is_quantized or tensor.is_nested or tensor.is_meta:
         kind = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "meta"
         raise TypeError(f"tensor_digest: tensor is {kind}, of {tensor.dtype}; expected one with bits of its own")
+    if tensor._is_zerotensor():
+        tensor = torch.zeros(tensor.shape, dtype=tensor.dtype)
     found = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} {tensor.layout}".encode())
     for part in parts_of(tensor.coalesce() if tensor.layout == torch.sparse_coo else tensor):
         dense = part.resolve_conj().resolve_neg().cpu().contiguous()
@@ -40,7 +42,8 @@ def tensor_digest(tensor: torch.Tensor) -> str:
 def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
     """The plain tensors that hold the bits of a tensor of any layout; none where there are no bits.
 
-    A meta tensor has none, nor has one of autograd's zero tensors. A sparse COO tensor's are given as they are, in whatever order and with duplicates.
+    A meta tensor has none, nor has one of autograd's zero tensors. A sparse COO tensor's are given as they are, in
+    whatever order and with duplicates.
     """
     if tensor.is_meta or tensor._is_zerotensor():
         return []

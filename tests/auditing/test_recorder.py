@@ -139,7 +139,7 @@ def test_a_trace_that_was_cut_off_is_compared_as_far_as_it_goes(tmp_path):
     assert any("killed" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"reprocuda trace 1\n", b"reprocuda trace 1\n\xff\xff"])
+@pytest.mark.parametrize("content", [b"", b"hello", b"reprocuda trace 2\n", b"reprocuda trace 2\n\xff\xff"])
 def test_what_is_no_trace_is_refused(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(ValueError, match=r"reprocuda.compare: first must be a trace that reprocuda wrote, got .*a$"):
