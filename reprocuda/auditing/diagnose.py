@@ -6,13 +6,16 @@ import ast
 import os
 from dataclasses import replace
 
+from ..inspection.difference import different_leaves
 from . import align, clocks, cures, source
 from .align import Comparison, Difference, compare_traces
 from .lineage import LOADED, LOADER, OWN_STATE
 from .result import AuditResult, Place
 from .trace import FROM_SAMPLER, ORDER, SEEDED, STARTING, STATISTICS, Record
 
-_ENVIRONMENT = ("torch", "numpy", "python", "platform", "cpu", "cuda", "threads", "varied")
+_ENVIRONMENT = ("torch", "numpy", "python", "platform", "cpu", "threads", "varied")
+# By intent another in every run of a script; whether it matters is found by a run that repeats it.
+_HASH_SEED = "PYTHONHASHSEED"
 
 
 def compare(first: str | os.PathLike, second: str | os.PathLike) -> AuditResult:
@@ -180,13 +183,11 @@ def _loader_facts(record: Record | None) -> tuple[int, bool, tuple, tuple]:
 
 def environment_difference(comparison: Comparison) -> str:
     """In words, how the environments of the two runs differ; "" if they do not."""
-    first, second = comparison.headers
-    changed = [
-        f"{name} ({first.get(name)} and {second.get(name)})"
-        for name in _ENVIRONMENT
-        if first.get(name) != second.get(name)
-    ]
-    return ", ".join(changed)
+    first, second = (
+        {name: header[name] for name in _ENVIRONMENT if name in header} | header["variables"]
+        for header in comparison.headers
+    )
+    return ", ".join(f"{name} ({a} and {b})" for name, a, b in different_leaves(first, second) if name != _HASH_SEED)
 
 
 def _notes(comparison: Comparison) -> tuple[str, ...]:

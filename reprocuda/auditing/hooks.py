@@ -10,7 +10,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import platform
 import random
 import sys
 import threading
@@ -23,11 +22,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, Dataset, dataloader
 from torch.utils.data.distributed import DistributedSampler
 
+from ..inspection.environment import host_environment
 from .lineage import EXTERNAL, LOADED
 from .sites import is_users_file
 from .trace import EVENT, FROM_SAMPLER, IN_LOADER, ORDER
-
-_VARIABLES = ("CUBLAS", "CUDA_", "MKL_", "NCCL_", "NVIDIA_", "OMP_", "PYTHONHASHSEED", "PYTORCH_", "TORCH")
 
 
 class StopRecording(BaseException):
@@ -53,15 +51,8 @@ def environment() -> dict:
     with torch._C._DisableTorchDispatch():  # another recorder may be listening
         states = (torch.get_rng_state().numpy().tobytes(), repr(random.getstate()), repr(np.random.get_state()))
     return {
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "cuda": torch.version.cuda,
-        "threads": torch.get_num_threads(),
+        **host_environment(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "variables": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)},
         "argv": sys.argv,
         "rng": [hashlib.sha256(s if isinstance(s, bytes) else s.encode()).hexdigest()[:16] for s in states],
     }

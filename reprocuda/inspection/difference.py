@@ -51,7 +51,7 @@ def compare_documents(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Diffe
         [('certain', 'seeds', '(absent)', '3'), ('unlikely', 'packages.rich', '14', '(absent)')]
     """
     a, b = ({name: value for name, value in side.items() if name not in _NOT_COMPARED} for side in (a, b))
-    found = [Difference(_likelihood(name), name, left, right) for name, left, right in _different_leaves(a, b)]
+    found = [Difference(_likelihood(name), name, left, right) for name, left, right in different_leaves(a, b)]
     return tuple(sorted(found, key=lambda difference: LIKELIHOODS.index(difference.likelihood)))
 
 
@@ -80,7 +80,7 @@ def flatten(document: Any, name: str = "") -> dict[str, str]:
     return leaves
 
 
-def _different_leaves(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def different_leaves(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Name, a's value and b's value of every leaf that differs."""
     left, right = flatten(a), flatten(b)
     names = [*left, *(name for name in right if name not in left)]

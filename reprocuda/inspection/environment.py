@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -36,6 +37,7 @@ _PACKAGES = (
 )  # fmt: skip
 
 
+@functools.cache
 def processor() -> str:
     """The CPU's model name."""
     information = Path("/proc/cpuinfo")
@@ -82,10 +84,9 @@ def packages() -> dict[str, str]:
     return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
-def environment() -> dict[str, Any]:
-    """Everything about this process's surroundings that can change bits, in plain types for JSON."""
+def host_environment() -> dict[str, Any]:
+    """What of `environment` costs no look at GPUs: versions, the CPU, threads, variables."""
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
-    cards = gpus()
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -105,10 +106,18 @@ def environment() -> dict[str, Any]:
             "cores": os.cpu_count(),
         },
         "threads": {"intra_op": torch.get_num_threads(), "inter_op": torch.get_num_interop_threads()},
+        "variables": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Everything about this process's surroundings that can change bits, in plain types for JSON."""
+    cards = gpus()
+    return {
+        **host_environment(),
         "gpus": [{key: card[key] for key in ("name", "capability")} for card in cards],
         "driver": cards[0]["driver"] if cards else None,
         "reprocuda": build_info(),
-        "variables": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
     }
 
 

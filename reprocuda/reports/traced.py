@@ -39,7 +39,7 @@ def calls_of_trace(path: str | os.PathLike) -> list[Call]:
     """
     found: dict[tuple, Call] = {}
     with Reader(path, "reprocuda.reports.traced.calls_of_trace: path") as trace:
-        if trace.header.get("cuda") is not None:
+        if trace.header["torch"]["cuda"] is not None:
             return []
         for record in trace.records():
             namespace, _, overload = record.operator.partition("::")

@@ -9,7 +9,7 @@ from torch import nn
 
 import reprocuda
 from reprocuda.auditing import hooks
-from reprocuda.auditing.trace import BACKWARD, IN_LOADER, Reader
+from reprocuda.auditing.trace import BACKWARD, IN_LOADER, STATISTICS, Reader
 
 
 def record(path, function, **options):
@@ -189,3 +189,34 @@ def test_workers_that_answer_in_another_order_do_not_blame_the_sampler(tmp_path)
     record(tmp_path / "b", lambda: run(True, 2.0))
     result = reprocuda.compare(tmp_path / "a", tmp_path / "b")
     assert (result.kind, result.reason) == ("data", "a batch came out of the loader different")
+
+
+def test_variables_that_doctor_knows_are_compared(tmp_path, monkeypatch):
+    for name, isa, seed in (("a", "AVX2", "7"), ("b", "AVX512", "8")):  # each run of a script has another hash seed
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        record(tmp_path / name, lambda: torch.ones(3))
+    result = reprocuda.compare(tmp_path / "a", tmp_path / "b")
+    assert result.identical
+    assert result.notes == ("the environments differ: ONEDNN_MAX_CPU_ISA (AVX2 and AVX512)",)
+
+
+def test_a_batch_norm_that_gathers_statistics_without_gradients_is_flagged(tmp_path):
+    norm = nn.BatchNorm1d(3)
+
+    def run():
+        norm.train()(torch.ones(4, 3))
+        with torch.no_grad():
+            norm.train()(torch.ones(4, 3))
+            norm.eval()(torch.ones(4, 3))
+
+    _, records = record(tmp_path / "a", run)
+    flagged = [bool(r.flags & STATISTICS) for r in records if "batch_norm" in r.operator]
+    assert flagged == [False, True, False]
+
+
+@pytest.mark.parametrize(("steps", "error"), [(0, ValueError), (True, TypeError), (2.0, TypeError)])
+def test_steps_that_are_no_number_of_steps_are_refused(tmp_path, steps, error):
+    with pytest.raises(error, match=r"reprocuda.Recorder: steps must be .*, got"):
+        reprocuda.Recorder(tmp_path / "a", steps=steps)
+    assert not (tmp_path / "a").exists()
