@@ -24,7 +24,7 @@ def prepare(target: str, is_module: bool) -> tuple[types.CodeType, types.ModuleT
         Its code, and the new `__main__` to run it in: `execute` takes both.
 
     Raises:
-        SystemExit: there is no such module, or a folder has no `__main__.py`, in the interpreter's own words.
+        SystemExit: there is no such module, in the interpreter's own words.
         OSError: the script cannot be read.
         SyntaxError: it is no Python.
     """
@@ -78,8 +78,6 @@ def _prepare_script(path: str) -> tuple[types.CodeType, types.ModuleType]:
         sys.path[: not _is_path_safe()] = [os.path.abspath(path)]  # its modules are beside it, -P or not
         code = holder.loader.get_code("__main__")
         return code, _new_main(file=holder.origin, loader=holder.loader, spec=holder, package="", cached=holder.cached)
-    if os.path.isdir(path):
-        sys.exit(f"{sys.executable}: can't find '__main__' module in {path!r}")
     _set_first_path(os.path.dirname(os.path.realpath(path)))
     file = os.path.abspath(path)
     with io.open_code(file) as source:

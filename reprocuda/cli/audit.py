@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 
 from .output import UsageError, add_json, check_json, write_json
-from .script import add_script
+from .script import add_script, check_script
 
 
 def add(subparsers: argparse._SubParsersAction) -> None:
@@ -84,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if not arguments.module and not os.path.exists(arguments.script):
-        raise UsageError(f"there is no script {arguments.script}")
+    if not arguments.module:
+        check_script(arguments.script)
     if "device" in arguments.vary:
         import torch
 

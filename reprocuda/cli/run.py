@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib.machinery
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from ..flags import CUBLAS, CUBLAS_DETERMINISTIC
 from ..modes import MODES
 from .output import UsageError, check_json
-from .script import add_script
+from .script import add_script, check_script
 
 _HASH_SEEDS = 2**32  # PYTHONHASHSEED is below this
 
@@ -57,20 +55,14 @@ def fresh_environment(seed: int, mode: str, hash_seed: int | None) -> dict[str, 
     return environment
 
 
-def _is_bare_folder(path: str) -> bool:
-    return Path(path).is_dir() and importlib.machinery.PathFinder.find_spec("__main__", [path]) is None
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Becomes the script: never returns, except by raising.
 
     Raises:
         UsageError: there is no such script, a seed is out of range, or Python ignores its environment.
     """
-    if not arguments.is_module and not Path(arguments.script).exists():
-        raise UsageError(f"there is no script {arguments.script}")
-    if not arguments.is_module and _is_bare_folder(arguments.script):
-        raise UsageError(f"{arguments.script} is a folder without __main__.py")
+    if not arguments.is_module:
+        check_script(arguments.script)
     if arguments.seed < 0:
         raise UsageError(f"--seed is {arguments.seed}; it must not be negative")
     if sys.flags.ignore_environment:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib.machinery
+import os
 from collections.abc import Sequence
 from typing import Any
+
+from .output import UsageError
 
 
 class _Script(argparse.Action):
@@ -21,3 +25,15 @@ def add_script(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "script", nargs=argparse.PARSER, action=_Script, help="the script, with its arguments behind it"
     )
+
+
+def check_script(path: str) -> None:
+    """Refuses what Python could not run: it takes a file, or a folder or archive with a `__main__.py`.
+
+    Raises:
+        UsageError: there is nothing at path, or a folder without `__main__.py`.
+    """
+    if not os.path.exists(path):
+        raise UsageError(f"there is no script {path}")
+    if os.path.isdir(path) and importlib.machinery.PathFinder.find_spec("__main__", [path]) is None:
+        raise UsageError(f"{path} is a folder without __main__.py")

@@ -147,6 +147,7 @@ def test_a_failure_is_told_as_python_tells_it(project, fault):
     ("arguments", "said"),
     [
         (["nowhere.py"], "there is no script nowhere.py"),
+        (["."], ". is a folder without __main__.py"),
         (["--vary", "weather", "x.py"], "no such thing as 'weather'"),
         (["--runs", "1", "x.py"], "has to be at least 2"),
         (["--steps", "0", "x.py"], "has to be at least 1"),
