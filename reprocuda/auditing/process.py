@@ -21,11 +21,18 @@ from .result import AuditResult
 from .trace import BLOCK, LENGTH, MAGIC
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])
-# In the place of `python -c`'s own first path, the current folder, which `python script` has not; -P has none.
-_BOOT = (
-    "import sys; sys.path[:not sys.path[0]] = [sys.argv.pop(1)]; "
-    "from reprocuda.auditing.child import main; main(sys.argv.pop(1))"
-)
+# The first path takes the place of `python -c`'s own, the current folder, which `python script` has not; -P has none.
+# An interrupt while we are imported ends the process without a word.
+_BOOT = """
+import signal, sys
+on_interrupt = signal.getsignal(signal.SIGINT)
+if on_interrupt is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+sys.path[:not sys.path[0]] = [sys.argv.pop(1)]
+from reprocuda.auditing.child import main
+signal.signal(signal.SIGINT, on_interrupt)
+main(sys.argv.pop(1))
+"""
 _HASH_TRIALS = 3
 # What the source, or a draw that was seen, explains already.
 _NOT_BY_HASH = (
