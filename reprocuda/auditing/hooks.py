@@ -237,7 +237,7 @@ def _index_wrapper(original: Callable) -> Callable:
             _flatten(index, leaves, [], 0)
             digest = hashlib.sha256(repr(leaves).encode()).hexdigest()[:32]
             for recorder in listening:
-                recorder.event(ORDER, (digest,), flags=EVENT | IN_LOADER | FROM_SAMPLER)
+                recorder._event(ORDER, (digest,), flags=EVENT | IN_LOADER | FROM_SAMPLER)
         return index
 
     return _next_index
