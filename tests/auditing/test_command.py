@@ -254,7 +254,14 @@ def test_an_interrupt_ends_all_processes_quietly(tmp_path):
     script.write_text("import time, torch\nprint('started', flush=True)\ntime.sleep(60)\n")
     command = [sys.executable, "-m", "reprocuda", "audit", str(script)]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell has what it starts in the background ignore interrupts, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout.readline() == "started\n"
     os.killpg(process.pid, signal.SIGINT)
