@@ -124,7 +124,7 @@ def _noise(x: torch.Tensor) -> torch.Tensor:
 
 def test_one_run_that_ends_early_is_control_flow(tmp_path):
     for name, count in (("a", 3), ("b", 2)):
-        record(tmp_path / name, lambda: [torch.ones(2) for _ in range(count)])  # noqa: B023
+        record(tmp_path / name, lambda count=count: [torch.ones(2) for _ in range(count)])
     result = reprocuda.compare(tmp_path / "a", tmp_path / "b")
     assert result.kind == "control_flow" and "second run ended" in result.reason
 

@@ -86,11 +86,13 @@ def test_second_derivatives(name):
     def precise(x):
         return x.detach().to(torch.complex128 if x.is_complex() else torch.float64).requires_grad_()
 
-    leaves = [precise(a) for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
+    def is_leaf(argument):
+        return isinstance(argument, torch.Tensor) and argument.requires_grad
+
+    leaves = [precise(a) for a in arguments if is_leaf(a)]
 
     def function(*tensors):
         remaining = iter(tensors)
-        is_leaf = lambda a: isinstance(a, torch.Tensor) and a.requires_grad  # noqa: E731
         return operator(*[next(remaining) if is_leaf(a) else a for a in arguments])
 
     if name != "embedding":  # scaled by frequency and padded: torch's definition, not the derivative
