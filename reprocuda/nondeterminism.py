@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import linecache
-import os
 import re
 import sys
 import textwrap
@@ -15,12 +14,13 @@ from typing import Any
 
 import torch
 
+from .frames import INSTALLED, USER, classify
+from .inspection.source import innermost_statement
 from .registry import registry, replacing
 
 _REFUSAL = re.compile(r"(\S+)(.*?) does not have a deterministic implementation")
 _FILL = re.compile(r'"fill_empty_deterministic_" not implemented for \'(\w+)\'')
 _CUBLAS = "not deterministic because it uses CuBLAS"
-_LIBRARIES = tuple(os.path.join(os.path.dirname(os.path.abspath(path)), "") for path in (torch.__file__, __file__))
 _SHOWN = 12
 
 
@@ -29,18 +29,13 @@ class NondeterministicError(RuntimeError):
 
     Attributes:
         operator: the operator, as torch's message names it.
-        file, line: the innermost line of the caller's own code.
+        file, line: the innermost line of the user's own code, as the audit names it.
         cure: what to do.
     """
 
     def __init__(self, message: str, operator: str, file: str, line: int, cure: str):
         super().__init__(message)
         self.operator, self.file, self.line, self.cure = operator, file, line, cure
-
-
-def is_library(file: str) -> bool:
-    """Is this file torch's or ours, rather than the caller's own code?"""
-    return os.path.abspath(file).startswith(_LIBRARIES) or file.startswith("<frozen")
 
 
 def _describe(value: Any) -> str:
@@ -56,10 +51,9 @@ def _statement(frame: FrameType, line: int) -> str:
         tree = ast.parse("".join(lines))
     except SyntaxError:  # of an interactive session, the source may be gone or be another
         tree = ast.Module([], [])
-    around = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and n.lineno <= line <= (n.end_lineno or n.lineno)]
-    if not around:
+    inner = innermost_statement(tree, line)
+    if inner is None:
         return linecache.getline(frame.f_code.co_filename, line).strip()
-    inner = max(around, key=lambda statement: statement.lineno)
     body = getattr(inner, "body", None)
     last = inner.end_lineno if not body else max(inner.lineno, body[0].lineno - 1)
     return textwrap.dedent("".join(lines[inner.lineno - 1 : last])).strip()
@@ -68,7 +62,7 @@ def _statement(frame: FrameType, line: int) -> str:
 def _arguments(frame: FrameType, line: int) -> list[str]:
     """What the failing call was given: a torch function's parameters, or the names in the caller's statement."""
     code, values = frame.f_code, frame.f_locals
-    if is_library(code.co_filename):
+    if classify(frame) not in (USER, INSTALLED):
         names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     else:
         names = re.findall(r"[^\W\d]\w*(?:\.\w+)*", _statement(frame, line))
@@ -127,15 +121,16 @@ def explained(error: BaseException, tb: TracebackType | None = None) -> Nondeter
         return None
     operator, cure = what
     inner, inner_line = frames[-1]
-    own = [(frame, line) for frame, line in frames if not is_library(frame.f_code.co_filename)] or frames
-    frame, line = own[-1]
+    kinds = [classify(frame) for frame, _ in frames]
+    shown = next((kind for kind in (USER, INSTALLED) if kind in kinds), kinds[-1])
+    frame, line = [place for place, kind in zip(frames, kinds, strict=True) if kind == shown][-1]
     lines = [
         f"{operator} is not deterministic",
         f"  called at {frame.f_code.co_filename}:{line}, in "
         f"{frame.f_code.co_name}: {textwrap.shorten(_statement(frame, line), 200, placeholder='...')}",
     ]
     lines += [f"  with {argument}" for argument in _arguments(inner, inner_line)]
-    functions = {f.f_code.co_name for f, _ in frames if is_library(f.f_code.co_filename)}
+    functions = {f.f_code.co_name for (f, _), kind in zip(frames, kinds, strict=True) if kind not in (USER, INSTALLED)}
     if functions & {"backward", "grad"}:
         lines.append("  in the backward pass: `python -m reprocuda audit` names the line of its forward call")
     lines.append(f"  cure: {cure}")

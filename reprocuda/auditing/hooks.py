@@ -22,9 +22,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, Dataset, dataloader
 from torch.utils.data.distributed import DistributedSampler
 
+from ..frames import is_users_file
 from ..inspection.environment import host_environment
 from .lineage import EXTERNAL, LOADED
-from .sites import is_users_file
 from .trace import EVENT, FROM_SAMPLER, IN_LOADER, ORDER
 
 

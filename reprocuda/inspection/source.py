@@ -237,6 +237,16 @@ class Source:
         return False
 
 
+def innermost_statement(tree: ast.AST, line: int) -> ast.stmt | None:
+    """The innermost statement of a tree that a line belongs to; of several in one line, the last."""
+    around = (node for node in ast.walk(tree) if isinstance(node, ast.stmt) and spans(node, line))
+    return max(around, key=_position, default=None)
+
+
+def spans(node: ast.AST, line: int) -> bool:
+    return hasattr(node, "lineno") and node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
 def _position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 

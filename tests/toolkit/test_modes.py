@@ -1,6 +1,7 @@
 """reproducible() and deterministic(): what they set, what they put back, and what they say of what is left."""
 
 import contextlib
+import importlib
 import os
 import random
 import subprocess
@@ -217,6 +218,18 @@ def test_arguments_of_a_method_come_from_the_statement():
     text = str(caught.value)
     assert "holder.target: float32 [3] on cpu" in text and "index: int64 [2] on cpu" in text
     assert "CANCELLING: float32 [3]" in text and "put_" in caught.value.operator
+
+
+def test_a_refusal_inside_an_installed_package_names_the_users_line(tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "layers_of_others.py").write_text("def scatter(target, index):\n    return target.put_(index, target)\n")
+    monkeypatch.syspath_prepend(folder)
+    scatter = importlib.import_module("layers_of_others").scatter
+    with pytest.raises(reprocuda.NondeterministicError) as caught, reprocuda.reproducible():
+        scatter(torch.zeros(1), torch.tensor([0]))
+    assert caught.value.file == __file__ and "scatter(torch.zeros(1), torch.tensor([0]))" in str(caught.value)
+    assert "target: float32 [1] on cpu" in str(caught.value)  # what the operator was given, in the package's words
 
 
 class PutBackward(torch.autograd.Function):
