@@ -7,9 +7,10 @@ import os
 from dataclasses import replace
 
 from ..inspection.difference import different_leaves
-from . import align, clocks, cures, source
+from . import align, cures, source
 from .align import Comparison, Difference, compare_traces
 from .lineage import LOADED, LOADER, OWN_STATE
+from .origins import clock_behind
 from .result import AuditResult, Place
 from .trace import FROM_SAMPLER, ORDER, SEEDED, STARTING, STATISTICS, Record
 
@@ -106,7 +107,7 @@ def _outside_value(difference: Difference, record: Record) -> AuditResult:
         found = _found("data", record, cures.LOADED, reason)
         origin_file, origin_line, _ = difference.origin_site
         return replace(found, file=origin_file, line=origin_line) if origin_line else found
-    decided = clocks.clock_behind(file, line)
+    decided = clock_behind(file, line)
     if decided is not None:
         cure = cures.CLOCK if decided == line else cures.STRUCTURE_CLOCK
         return replace(_found("control_flow", record, cure, reason), line=decided)
@@ -131,7 +132,7 @@ def _structure(difference: Difference, comparison: Comparison) -> AuditResult:
         inside, outside = (first, second) if which == 0 else (second, first)
         file = outside.site[0]
         found = replace(found, operator=inside.operator, module=inside.module, file=file, line=line)
-        if clocks.clock_behind(file, line) is not None:
+        if clock_behind(file, line) is not None:
             found = replace(found, cure=cures.STRUCTURE_CLOCK)
     return found
 

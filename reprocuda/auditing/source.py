@@ -1,4 +1,4 @@
-"""What the user's source says about a line: the branch that leads to it, sets iterated over, clocks, random draws."""
+"""What the user's source says about a line: the branch that leads to it, sets iterated over, random draws."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..inspection.randomness import draws_outside_torch
 from ..inspection.scan import scan
+from ..inspection.source import Source, innermost_statement, spans
 
 _HASH_CODES = {"set-order", "hash-order"}
 _BRANCHES = (ast.If, ast.While, ast.For, ast.IfExp, ast.Try, ast.Match)
 
 
 @functools.lru_cache(maxsize=64)
-def parse(file: str) -> ast.Module | None:
+def parse(file: str) -> Source | None:
+    """The source of a file; None where there is none, or it is no Python."""
     try:
-        return ast.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
+        return Source(Path(file))
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return None
-
-
-def spans(node: ast.AST, line: int) -> bool:
-    return hasattr(node, "lineno") and node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _bodies(node: ast.AST) -> list[list[ast.AST]]:
@@ -48,7 +47,8 @@ def branch(first: tuple[str, int, str], second: tuple[str, int, str]) -> tuple[i
         (file, line, function), (other_file, other_line, _) = inner, outer
         for where, inside in ((file, None), (other_file, function)):
             found = None
-            for node in ast.walk(parse(where) or ast.Module([], [])):
+            text = parse(where)
+            for node in text.nodes if text is not None else ():
                 if not isinstance(node, _BRANCHES):
                     continue
                 for body in _bodies(node):
@@ -73,9 +73,9 @@ def last(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def called_functions(file: str, node: ast.AST, depth: int = 3) -> list[ast.FunctionDef]:
+def called_functions(text: Source, node: ast.AST, depth: int = 3) -> list[ast.FunctionDef]:
     """The functions and methods of the same file that are called in `node`, and those that they call."""
-    defined = {f.name: f for f in ast.walk(parse(file) or ast.Module([], [])) if isinstance(f, ast.FunctionDef)}
+    defined = {function.name: function for function in text.nodes if isinstance(function, ast.FunctionDef)}
     found: list[ast.FunctionDef] = []
     level = [node]
     for _ in range(depth):
@@ -86,19 +86,14 @@ def called_functions(file: str, node: ast.AST, depth: int = 3) -> list[ast.Funct
     return found
 
 
-def statements(file: str, line: int) -> Iterator[ast.AST]:
+def expressions(text: Source, line: int) -> Iterator[ast.AST]:
     """The innermost statement at a line; of a compound one, its head only."""
-    innermost = None
-    for node in ast.walk(parse(file) or ast.Module([], [])):
-        if isinstance(node, ast.stmt) and spans(node, line) and (innermost is None or node.lineno >= innermost.lineno):
-            innermost = node
-    if innermost is None:
-        return
+    innermost = innermost_statement(text.tree, line)
     if hasattr(innermost, "body"):
         for name in ("test", "iter", "subject"):
             if hasattr(innermost, name):
                 yield getattr(innermost, name)
-    else:
+    elif innermost is not None:
         yield innermost
 
 
@@ -119,23 +114,17 @@ def nearest_hash_order(file: str, line: int) -> int | None:
 
 
 def random_draw(file: str, function_line: int) -> int | None:
-    """The first line that draws from NumPy or random in the class, or else the function, around a line."""
-    around = [
-        node
-        for node in ast.walk(parse(file) or ast.Module([], []))
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and spans(node, function_line)
-    ]
-    function = max((node for node in around if isinstance(node, ast.FunctionDef)), key=lambda n: n.lineno, default=None)
+    """The first line that draws from NumPy or random in the function, or else the outermost class, around a line."""
+    text = parse(file)
+    if text is None:
+        return None
+    around = [node for node in text.nodes if spans(node, function_line)]
+    function = next((node for node in reversed(around) if isinstance(node, ast.FunctionDef)), None)
     outer = next((node for node in around if isinstance(node, ast.ClassDef)), None)
-    called = called_functions(file, function) if function is not None else ()
+    called = called_functions(text, function) if function is not None else ()
     for scope in (function, *called, outer):
-        if scope is None:
-            continue
-        lines = [
-            node.lineno
-            for node in ast.walk(scope)
-            if isinstance(node, ast.Call) and ("random" in ast.unparse(node.func) or last(node.func) == "default_rng")
-        ]
+        inside = ast.walk(scope) if scope is not None else ()
+        lines = [node.lineno for node in inside if isinstance(node, ast.Call) and draws_outside_torch(text, node)]
         if lines:
             return min(lines)
     return None

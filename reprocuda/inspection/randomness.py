@@ -52,10 +52,14 @@ _GENERATORS = {
 }  # fmt: skip
 _CLOCKS = {
     "time.time", "time.time_ns", "time.perf_counter", "time.perf_counter_ns", "time.monotonic", "time.monotonic_ns",
-    "time.process_time", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today",
-    "datetime.date.today", "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getpid", "secrets.randbits",
-    "secrets.randbelow", "secrets.token_bytes", "secrets.choice", "secrets.token_hex", "random.SystemRandom",
+    "time.process_time", "time.process_time_ns", "time.thread_time", "time.thread_time_ns", "datetime.datetime.now",
+    "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today",
 }  # fmt: skip
+_ENTROPY = {
+    "uuid.uuid1", "uuid.uuid4", "os.urandom", "os.getpid", "secrets.randbits", "secrets.randbelow",
+    "secrets.token_bytes", "secrets.choice", "secrets.token_hex", "random.SystemRandom",
+}  # fmt: skip
+_NEW_IN_EACH_RUN = _CLOCKS | _ENTROPY
 
 
 @dataclass
@@ -97,6 +101,16 @@ def draws_from(source: Source, call: ast.Call) -> str | None:
         own = given is not None and not (isinstance(given, ast.Constant) and given.value is None)
         return None if own or has_unpacked(call) else "torch"
     return "torch" if _TORCH_MODULES.match(name) else None
+
+
+def draws_outside_torch(source: Source, call: ast.Call) -> bool:
+    """Whether a call draws from NumPy's or Python's global generator, or makes a generator of theirs."""
+    return draws_from(source, call) in ("random", "numpy") or source.called(call) in _GENERATORS
+
+
+def reads_clock(source: Source, call: ast.Call) -> bool:
+    """Whether a call asks for the time."""
+    return source.called(call) in _CLOCKS
 
 
 def check_unseeded(source: Source, reach: Reach) -> Iterator[tuple[ast.AST, Finding]]:
@@ -169,7 +183,7 @@ def check_clock(source: Source) -> Iterator[tuple[ast.AST, Finding]]:
     }
     for call in source.calls:
         name = source.called(call)
-        if name in _CLOCKS:
+        if name in _NEW_IN_EACH_RUN:
             use = _where_it_goes(source, call)
             if use:
                 severity, text = texts[use]
@@ -244,7 +258,7 @@ def _only_tells(source: Source, statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign):
         value = statement.value
         return isinstance(value, (ast.Constant, ast.Name)) or (
-            isinstance(value, ast.Call) and source.called(value) in _CLOCKS
+            isinstance(value, ast.Call) and source.called(value) in _NEW_IN_EACH_RUN
         )
     return False
 

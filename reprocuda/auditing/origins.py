@@ -7,12 +7,10 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .source import called_functions, last, parse, spans, statements
+from ..inspection.randomness import reads_clock
+from ..inspection.source import Source, spans
+from .source import called_functions, expressions, last, parse
 
-_CLOCKS = {
-    *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time"),
-    *("process_time_ns", "now", "utcnow", "today"),
-}
 _ROUNDS = 6  # assignments followed one after another
 _CONDITIONS = (ast.If, ast.While)
 
@@ -25,11 +23,11 @@ def clock_behind(file: str, line: int) -> int | None:
         The line of a branch that reads a clock, if one chooses what is used at `line`; `line` itself, if a value that
         is used there is computed from a clock; None if no clock is found behind it.
     """
-    tree = parse(file)
-    if tree is None:
+    text = parse(file)
+    if text is None:
         return None
-    program = _Program(file, tree)
-    here = list(statements(file, line))
+    program = _Program(text)
+    here = list(expressions(text, line))
     if any(program.reads_clock(part) for part in here):
         return line
     reached: dict[str, int | None] = {}  # names, each with the branch by which it was reached
@@ -81,20 +79,20 @@ class _Source:
 class _Program:
     """The assignments of one file, by name. Functions are not told apart: a name means the same everywhere."""
 
-    def __init__(self, file: str, tree: ast.Module):
-        self.file = file
+    def __init__(self, text: Source):
+        self.text = text
         self.sources: dict[str, list[_Source]] = {}
         self._reads: dict[ast.AST, bool] = {}
-        self._functions = {f.name: f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef)}
-        self._loops = [node for node in ast.walk(tree) if isinstance(node, ast.For)]
-        self._visit(tree.body, [])
+        self._functions = {f.name: f for f in text.nodes if isinstance(f, ast.FunctionDef)}
+        self._loops = [node for node in text.nodes if isinstance(node, ast.For)]
+        self._visit(text.tree.body, [])
 
     def reads_clock(self, node: ast.AST) -> bool:
         """Does it call a clock, or a function of this file that does?"""
         if node not in self._reads:
-            nodes = (node, *called_functions(self.file, node))
+            nodes = (node, *called_functions(self.text, node))
             calls = (part for outer in nodes for part in ast.walk(outer) if isinstance(part, ast.Call))
-            self._reads[node] = any(last(call.func) in _CLOCKS for call in calls)
+            self._reads[node] = any(reads_clock(self.text, call) for call in calls)
         return self._reads[node]
 
     def _visit(self, body: list[ast.stmt], conditions: list) -> None:

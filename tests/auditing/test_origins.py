@@ -2,8 +2,9 @@
 
 import pytest
 
-from reprocuda.auditing.clocks import clock_behind
+from reprocuda.auditing.origins import clock_behind
 
+IMPORTS = "import time\nfrom datetime import datetime\n"
 # A source; "# USE" marks the line asked about and "# HERE" the answer. Without "# HERE" there is no clock behind it.
 SOURCES = {
     "in the line itself": "y = x * time.time()  # USE HERE",
@@ -18,6 +19,9 @@ SOURCES = {
     "    def f(self, x):\n        return x * self.s  # USE HERE",
     "a group": "for group in opt.param_groups:\n    group['lr'] = time.time()\nopt.step()  # USE HERE",
     "the condition used": "late = time.time() > 5\nwhile late:  # USE HERE\n    y = x",
+    "a clock by another name": "from time import perf_counter as now\ny = x * now()  # USE HERE",
+    "a clock's alias": "clock = time.monotonic\nstart = clock()\ny = x * start  # USE HERE",
+    "a method of that name": "y = x * model.time()  # USE",
     "logging": "start = time.time()\ny = x * 2  # USE\nprint(time.time() - start)",
     "another name": "import random\ns = random.random()\ny = x * s  # USE",
     "no source": "x = (  # USE",
@@ -27,8 +31,9 @@ SOURCES = {
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_line_that_a_clock_decides(name, tmp_path):
     file = tmp_path / "train.py"
-    file.write_text(SOURCES[name])
-    lines = SOURCES[name].splitlines()
+    text = IMPORTS + SOURCES[name]
+    file.write_text(text)
+    lines = text.splitlines()
     (use,) = [number for number, text in enumerate(lines, 1) if "USE" in text]
     here = next((number for number, text in enumerate(lines, 1) if "HERE" in text), None)
     assert clock_behind(str(file), use) == here
