@@ -60,6 +60,11 @@ STRUCTURE = "the runs took different paths: make the condition, or the order of 
 
 STRUCTURE_CLOCK = "the path depends on a clock: count steps, not seconds"
 
+UNSEEDED = (
+    "NumPy or random decides the path, or the order, without a seed: reprocuda.seed_everything(seed) seeds both; give "
+    "np.random.default_rng or random.Random a seed"
+)
+
 HASH = (
     "the order of a set, or hash(), depends on PYTHONHASHSEED, which is random in every process: use sorted(...) or a "
     "dict, or start the script with `python -m reprocuda run`"

@@ -10,7 +10,7 @@ from ..inspection.difference import different_leaves
 from . import align, cures, source
 from .align import Comparison, Difference, compare_traces
 from .lineage import LOADED, LOADER, OWN_STATE
-from .origins import clock_behind
+from .origins import clock_behind, draw_behind
 from .result import AuditResult, Place
 from .trace import FROM_SAMPLER, ORDER, SEEDED, STARTING, STATISTICS, Record
 
@@ -90,7 +90,7 @@ def _verdict(difference: Difference, comparison: Comparison) -> AuditResult:
         return _found("randomness", record, cures.SEED_CALL, f"other seed: {_versus(difference)}")
     if difference.reason == align.SELECTION:
         reason = "another tensor of the same run, with the same operator"
-        return _found("control_flow", record, cures.SELECTION, reason)
+        return _by_draw(_found("control_flow", record, cures.SELECTION, reason))
     return _outside_value(difference, record)
 
 
@@ -107,10 +107,10 @@ def _outside_value(difference: Difference, record: Record) -> AuditResult:
         found = _found("data", record, cures.LOADED, reason)
         origin_file, origin_line, _ = difference.origin_site
         return replace(found, file=origin_file, line=origin_line) if origin_line else found
-    decided = clock_behind(file, line)
-    if decided is not None:
-        cure = cures.CLOCK if decided == line else cures.STRUCTURE_CLOCK
-        return replace(_found("control_flow", record, cure, reason), line=decided)
+    clock = clock_behind(file, line)
+    if clock is not None:
+        cure = cures.CLOCK if clock.decides == line else cures.STRUCTURE_CLOCK
+        return replace(_found("control_flow", record, cure, reason), line=clock.decides)
     return _found("randomness", record, cures.foreign_randomness(what), reason)
 
 
@@ -133,8 +133,16 @@ def _structure(difference: Difference, comparison: Comparison) -> AuditResult:
         file = outside.site[0]
         found = replace(found, operator=inside.operator, module=inside.module, file=file, line=line)
         if clock_behind(file, line) is not None:
-            found = replace(found, cure=cures.STRUCTURE_CLOCK)
-    return found
+            return replace(found, cure=cures.STRUCTURE_CLOCK)
+    return found if changed else _by_draw(found)
+
+
+def _by_draw(found: AuditResult) -> AuditResult:
+    """Moves a verdict to the draw without a seed that decides the path or the order, if the source shows one."""
+    draw = draw_behind(found.file, found.line)
+    if draw is None:
+        return found
+    return replace(found, kind="randomness", line=draw.call, cure=cures.UNSEEDED)
 
 
 def _data(difference: Difference, comparison: Comparison) -> AuditResult:

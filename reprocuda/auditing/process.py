@@ -142,6 +142,7 @@ class _Audit:
         """A verdict, with more runs where only they can tell what made the difference."""
         result = diagnose(comparison)
         reason = comparison.differences[0].reason
+        known = any(source.hash_order(file) for file in _files(comparison))
         if self.varied:
             again = self._repeat(first, comparison)
             if again.differences:
@@ -153,10 +154,9 @@ class _Audit:
         elif (
             self.hash_varies
             and reason not in (OUTPUT, UNWRITTEN_INPUT)
-            and not (result.cure or "").startswith(_NOT_BY_HASH)
+            and not (result.cure or "").startswith(_NOT_BY_HASH if known else (*_NOT_BY_HASH, cures.UNSEEDED))
         ):
             # A branch by chance may repeat by chance; by its hash seed each run repeats every time.
-            known = any(source.hash_order(file) for file in _files(comparison))
             repeated = (first, second) if known else (first, second, first)
             if not any(self._repeat(run, comparison).differences for run in repeated):
                 result = _blame_hash(result, comparison)

@@ -108,6 +108,13 @@ def draws_outside_torch(source: Source, call: ast.Call) -> bool:
     return draws_from(source, call) in ("random", "numpy") or source.called(call) in _GENERATORS
 
 
+def draws_unseeded(source: Source, call: ast.Call, reach: Reach) -> bool:
+    """Whether a call draws from NumPy's or Python's global generator without a seed in reach, or makes one without."""
+    if source.called(call) in _GENERATORS:
+        return _is_unseeded_generator(source, call)
+    return draws_outside_torch(source, call) and draws_from(source, call) not in reach.seeded
+
+
 def reads_clock(source: Source, call: ast.Call) -> bool:
     """Whether a call asks for the time."""
     return source.called(call) in _CLOCKS
@@ -145,8 +152,7 @@ def check_generators(source: Source) -> Iterator[tuple[ast.AST, Finding]]:
     """code unseeded-generator: a generator object made without a seed."""
     for call in source.calls:
         name = source.called(call)
-        unseeded = name in _GENERATORS and _is_none(call)
-        if unseeded and not _is_seeded_later(source, call, ("seed", "setstate", "set_state")):
+        if name in _GENERATORS and _is_unseeded_generator(source, call):
             text = "a generator without a seed takes the operating system's entropy: other numbers in each run"
             yield call, Finding("warning", "unseeded-generator", name, text, f"{name}(seed)")
         if name == "torch.Generator" and not _is_seeded_later(source, call, ("manual_seed", "set_state")):
@@ -155,6 +161,10 @@ def check_generators(source: Source) -> Iterator[tuple[ast.AST, Finding]]:
             )
             text += "reaches it, and all such generators draw the same"
             yield call, Finding("note", "unseeded-generator", name, text, "torch.Generator().manual_seed(seed)")
+
+
+def _is_unseeded_generator(source: Source, call: ast.Call) -> bool:
+    return _is_none(call) and not _is_seeded_later(source, call, ("seed", "setstate", "set_state"))
 
 
 def _is_seeded_later(source: Source, call: ast.Call, methods: tuple[str, ...]) -> bool:

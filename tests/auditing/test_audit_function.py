@@ -103,8 +103,8 @@ _instants = iter((0, 1 << 80))
 def order_of_weights():
     weights = {name: torch.full((2,), float(number)) for number, name in enumerate("abcdefghijklmnop")}
     total = torch.zeros(2)
-    for name in np.random.default_rng().permutation(list(weights)):
-        total = total + weights[name]  # HERE
+    for name in np.random.default_rng().permutation(list(weights)):  # HERE
+        total = total + weights[name]
     return total
 
 
@@ -172,7 +172,7 @@ DIFFERENT = [
     (a_seed, "randomness", "manual_seed"),
     (a_generator_that_is_lost, "randomness", "aten::rand"),
     (a_branch_by_the_clock, "control_flow", "aten::mul"),
-    (order_of_weights, "control_flow", "aten::add"),
+    (order_of_weights, "randomness", "aten::add"),
 ]
 
 

@@ -19,6 +19,7 @@ EXPECTED = {
     "hash_feature": ("control_flow", "lift_fresh", "sorted", ()),
     "lost_generator": ("randomness", "randn", "generator", ()),
     "random_sum_order": ("operator", "scatter_sum", "order", ()),
+    "shuffled_list": ("randomness", "", "seed_everything", ()),
     "set_order": ("control_flow", "", "sorted", ()),
     "thread_count": ("environment", "", "threads", ("--vary", "threads")),
     "time_branch": ("control_flow", "", "clock", ()),
