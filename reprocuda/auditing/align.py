@@ -7,6 +7,7 @@ is set aside: it counts only if what comes out of it differs, and then explains 
 
 from __future__ import annotations
 
+import enum
 import os
 from collections import deque
 from dataclasses import dataclass, field
@@ -20,24 +21,30 @@ _MAX_DIFFERENCES = 16
 _MAX_GAPS = 64  # stretches of different operators stepped over
 _MAX_AFTER = 50_000  # records compared after the first difference
 
-# Why two records differ.
-STRUCTURE, OUTPUT, EXTERNAL_INPUT, ARGUMENT, SELECTION, UNWRITTEN_INPUT, DATA, SETTING = (
-    "structure",
-    "output",
-    "external input",
-    "argument",
-    "selection",
-    "unwritten input",
-    "data",
-    "setting",
-)
+
+class Reason(enum.Enum):
+    """Why two records differ; `diagnose` has a verdict on each."""
+
+    STRUCTURE = "structure"  # other operators
+    OUTPUT = "output"  # of the same inputs
+    EXTERNAL_INPUT = "external input"  # a tensor that no recorded operator wrote
+    ARGUMENT = "argument"
+    SELECTION = "selection"  # another tensor of the same run
+    UNWRITTEN_INPUT = "unwritten input"
+    DATA = "data"  # a loader's batch
+    SETTING = "setting"  # a seed, a number of threads
+
+    @property
+    def is_own_cause(self) -> bool:
+        """The operator itself made the difference: nothing that it was given differed."""
+        return self in (Reason.OUTPUT, Reason.UNWRITTEN_INPUT)
 
 
 @dataclass
 class Difference:
     """One difference: its reason, the records of both runs (None where one had ended), and the input that showed it."""
 
-    reason: str
+    reason: Reason
     first: Record | None
     second: Record | None
     index: int
@@ -182,7 +189,9 @@ class _Walk:
         same_arguments = x.arguments == y.arguments and len(_read_by(x)) == len(_read_by(y))
         if x.operator == BATCH:
             if changed or not same_arguments:
-                self._add(Difference(DATA, x, y, self.index, inside_loader=self._inside_pairs(), loader=self._loader()))
+                self._add(
+                    Difference(Reason.DATA, x, y, self.index, inside_loader=self._inside_pairs(), loader=self._loader())
+                )
             self.inside = ([], [])
             return
         if len(self.inside[0]) > 100_000:
@@ -193,7 +202,7 @@ class _Walk:
             if same_arguments:
                 self._seeds.pop(x.operator.split(".")[0], None)
             else:
-                self._seeds[x.operator.split(".")[0]] = Difference(SETTING, x, y, self.index)
+                self._seeds[x.operator.split(".")[0]] = Difference(Reason.SETTING, x, y, self.index)
             return
         if not changed and same_arguments:
             if x.outputs != y.outputs:
@@ -205,22 +214,22 @@ class _Walk:
             worst = next((candidate for candidate in candidates if candidate.origin != UNWRITTEN), candidates[0])
         if worst is not None and worst.origin == UNWRITTEN and same_arguments:
             if x.outputs != y.outputs:
-                self._add(Difference(UNWRITTEN_INPUT, x, y, self.index, UNWRITTEN, worst.site))
+                self._add(Difference(Reason.UNWRITTEN_INPUT, x, y, self.index, UNWRITTEN, worst.site))
             return
         if self.differences:
             return  # most likely what became of an earlier difference
         if x.flags & EVENT:
-            self._add(Difference(SETTING, x, y, self.index))
+            self._add(Difference(Reason.SETTING, x, y, self.index))
         elif worst is not None and worst.origin in (EXTERNAL, LOADED, LOADER, OWN_STATE):
-            self._add(Difference(EXTERNAL_INPUT, x, y, self.index, worst.origin, worst.site))
+            self._add(Difference(Reason.EXTERNAL_INPUT, x, y, self.index, worst.origin, worst.site))
         elif not same_arguments:
-            self._add(Difference(ARGUMENT, x, y, self.index))
+            self._add(Difference(Reason.ARGUMENT, x, y, self.index))
         else:
-            self._add(Difference(SELECTION, x, y, self.index))
+            self._add(Difference(Reason.SELECTION, x, y, self.index))
 
     def _other_output(self, x: Record, y: Record) -> None:
         seed = self._seeds.get("torch") if x.flags & SEEDED and "Generator" not in x.arguments else None
-        difference = Difference(OUTPUT, x, y, self.index, seed=seed)
+        difference = Difference(Reason.OUTPUT, x, y, self.index, seed=seed)
         if x.flags & SEEDED and not x.flags & PARTIAL and not self.differences:
             for p, q in zip(x.outputs, y.outputs, strict=False):
                 if p != q:
@@ -245,7 +254,7 @@ class _Walk:
         return True
 
     def _add(self, difference: Difference) -> None:
-        if not self.differences and difference.reason not in (OUTPUT, UNWRITTEN_INPUT, SETTING):
+        if not (self.differences or difference.reason.is_own_cause or difference.reason is Reason.SETTING):
             difference.seed = next(iter(self._seeds.values()), None)
         if difference.seed is not None and difference.seed.record.operator != "torch.seed":
             difference = difference.seed
@@ -277,7 +286,7 @@ class _Walk:
         if not self.differences:
             x = a.ready[0][1] if a.ready else None
             y = b.ready[0][1] if b.ready else None
-            self._add(Difference(STRUCTURE, x, y, self.index))
+            self._add(Difference(Reason.STRUCTURE, x, y, self.index))
         self._gaps += 1
         if self._gaps > _MAX_GAPS:
             return False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..inspection.difference import different_leaves
-from . import align, cures, source
-from .align import Comparison, Difference, compare_traces
+from . import cures, source
+from .align import Comparison, Difference, Reason, compare_traces
 from .lineage import LOADED, LOADER, OWN_STATE
 from .origins import clock_behind, draw_behind
 from .result import AuditResult, Place
@@ -55,58 +56,66 @@ def diagnose(comparison: Comparison) -> AuditResult:
     also = tuple(
         _place(other)
         for other in comparison.differences[1:]
-        if other.reason in (align.OUTPUT, align.UNWRITTEN_INPUT) and other.first.key != difference.record.key
+        if other.reason.is_own_cause and other.first.key != difference.record.key
     )
-    verdict = _verdict(difference, comparison)
+    verdict = _VERDICTS[difference.reason](difference, comparison)
     return replace(verdict, first_difference=_place(difference), also=also, records=comparison.records, notes=notes)
 
 
-def _verdict(difference: Difference, comparison: Comparison) -> AuditResult:
-    if difference.reason == align.DATA:
-        return _data(difference, comparison)
+def _output(difference: Difference, comparison: Comparison) -> AuditResult:
     record = difference.record
-    if difference.reason == align.STRUCTURE:
-        return _structure(difference, comparison)
-    if difference.reason == align.OUTPUT:
-        if record.flags & SEEDED:
-            generator = "Generator" in record.arguments
-            reason = "same inputs, other draw"
-            if difference.seed is not None:
-                file, line, _ = difference.seed.record.site
-                reason += f", after torch.seed() at {os.path.basename(file)}:{line} had taken a seed from the system"
-            return _found("randomness", record, cures.randomness(record.operator, generator), reason)
-        changed = environment_difference(comparison)
-        if changed:
-            return _found("environment", record, cures.varied(changed), f"same inputs, other output; {changed}")
-        return _found("operator", record, cures.operator(record.operator), "same inputs, other output")
-    if difference.reason == align.UNWRITTEN_INPUT:
-        reason = f"{record.operator} read memory that was allocated here and never written"
-        found = _found("uninitialised", record, cures.UNINITIALISED, reason)
-        file, line, allocated_by = difference.origin_site
-        return replace(found, operator=allocated_by, file=file, line=line) if line else found
-    if difference.reason == align.SETTING:
-        if record.operator.endswith("set_num_threads"):
-            return _found("environment", record, cures.SETTING, f"other argument: {_versus(difference)}")
-        return _found("randomness", record, cures.SEED_CALL, f"other seed: {_versus(difference)}")
-    if difference.reason == align.SELECTION:
-        reason = "another tensor of the same run, with the same operator"
-        return _by_draw(_found("control_flow", record, cures.SELECTION, reason))
-    return _outside_value(difference, record)
+    if record.flags & SEEDED:
+        generator = "Generator" in record.arguments
+        reason = "same inputs, other draw"
+        if difference.seed is not None:
+            file, line, _ = difference.seed.record.site
+            reason += f", after torch.seed() at {os.path.basename(file)}:{line} had taken a seed from the system"
+        return _found("randomness", record, cures.randomness(record.operator, generator), reason)
+    changed = environment_difference(comparison)
+    if changed:
+        return _found("environment", record, cures.varied(changed), f"same inputs, other output; {changed}")
+    return _found("operator", record, cures.operator(record.operator), "same inputs, other output")
 
 
-def _outside_value(difference: Difference, record: Record) -> AuditResult:
-    """A value that torch did not compute differs: a tensor made of one, or a number."""
-    if difference.reason == align.EXTERNAL_INPUT:
-        what, reason = "the input", "an input that no recorded operator made differs"
-    else:
-        what, reason = "the argument", f"other arguments: {_versus(difference)}"
-    file, line, _ = record.site
+def _unwritten_input(difference: Difference, comparison: Comparison) -> AuditResult:
+    record = difference.record
+    reason = f"{record.operator} read memory that was allocated here and never written"
+    found = _found("uninitialised", record, cures.UNINITIALISED, reason)
+    file, line, allocated_by = difference.origin_site
+    return replace(found, operator=allocated_by, file=file, line=line) if line else found
+
+
+def _setting(difference: Difference, comparison: Comparison) -> AuditResult:
+    record = difference.record
+    if record.operator.endswith("set_num_threads"):
+        return _found("environment", record, cures.SETTING, f"other argument: {_versus(difference)}")
+    return _found("randomness", record, cures.SEED_CALL, f"other seed: {_versus(difference)}")
+
+
+def _selection(difference: Difference, comparison: Comparison) -> AuditResult:
+    reason = "another tensor of the same run, with the same operator"
+    return _by_draw(_found("control_flow", difference.record, cures.SELECTION, reason))
+
+
+def _external_input(difference: Difference, comparison: Comparison) -> AuditResult:
+    reason = "an input that no recorded operator made differs"
+    record = difference.record
     if difference.origin == OWN_STATE:
         return _found("environment", record, cures.OWN_STATE, reason)
     if difference.origin in (LOADED, LOADER):
         found = _found("data", record, cures.LOADED, reason)
-        origin_file, origin_line, _ = difference.origin_site
-        return replace(found, file=origin_file, line=origin_line) if origin_line else found
+        file, line, _ = difference.origin_site
+        return replace(found, file=file, line=line) if line else found
+    return _outside_value(record, "the input", reason)
+
+
+def _argument(difference: Difference, comparison: Comparison) -> AuditResult:
+    return _outside_value(difference.record, "the argument", f"other arguments: {_versus(difference)}")
+
+
+def _outside_value(record: Record, what: str, reason: str) -> AuditResult:
+    """A value that torch did not compute differs: a tensor made of one, or a number."""
+    file, line, _ = record.site
     clock = clock_behind(file, line)
     if clock is not None:
         cure = cures.CLOCK if clock.decides == line else cures.STRUCTURE_CLOCK
@@ -174,6 +183,18 @@ def _data(difference: Difference, comparison: Comparison) -> AuditResult:
         if later.flags & STATISTICS:
             return replace(found, cure=found.cure + cures.batch_norm(later.module))
     return found
+
+
+_VERDICTS: dict[Reason, Callable[[Difference, Comparison], AuditResult]] = {
+    Reason.STRUCTURE: _structure,
+    Reason.OUTPUT: _output,
+    Reason.EXTERNAL_INPUT: _external_input,
+    Reason.ARGUMENT: _argument,
+    Reason.SELECTION: _selection,
+    Reason.UNWRITTEN_INPUT: _unwritten_input,
+    Reason.DATA: _data,
+    Reason.SETTING: _setting,
+}
 
 
 def _at_draw(found: AuditResult, places: tuple[tuple[str, int], ...]) -> AuditResult:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from . import cures, source
-from .align import OUTPUT, UNWRITTEN_INPUT, Comparison, compare_traces
+from .align import Comparison, compare_traces
 from .child import Job
 from .diagnose import diagnose
 from .result import AuditResult
@@ -141,7 +141,6 @@ class _Audit:
     def _explain(self, first: _Run, second: _Run, comparison: Comparison) -> AuditResult:
         """A verdict, with more runs where only they can tell what made the difference."""
         result = diagnose(comparison)
-        reason = comparison.differences[0].reason
         known = any(source.hash_order(file) for file in _files(comparison))
         if self.varied:
             again = self._repeat(first, comparison)
@@ -153,7 +152,7 @@ class _Audit:
                 result = replace(result, kind="environment", cure=cures.varied(changed), reason=cause)
         elif (
             self.hash_varies
-            and reason not in (OUTPUT, UNWRITTEN_INPUT)
+            and not comparison.differences[0].reason.is_own_cause
             and not (result.cure or "").startswith(_NOT_BY_HASH if known else (*_NOT_BY_HASH, cures.UNSEEDED))
         ):
             # A branch by chance may repeat by chance; by its hash seed each run repeats every time.
