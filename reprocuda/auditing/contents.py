@@ -43,9 +43,8 @@ class Contents:
         self._parts: list[State] = []
 
     def read(self, facts: Facts, tensor: torch.Tensor, inputs: list) -> None:
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):  # sparse and opaque tensors: hashed whole, each time
+        storage = _storage_of(tensor)
+        if storage is None:
             inputs.append((self.hashed(tensor, EXTERNAL), self._names.number(GEOMETRIES, (str(tensor.layout),))))
             return
         geometry = self._names.geometry(tensor)
@@ -115,9 +114,8 @@ class Contents:
 
     def wrote(self, facts: Facts, tensor: torch.Tensor, garbage: State | None, inputs: list, outputs: list) -> bool:
         """Notes what `tensor` holds now; is it only a part of its storage?"""
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
+        storage = _storage_of(tensor)
+        if storage is None:
             outputs.append(self.hashed(tensor))
             return True
         before = getattr(storage, self._key, None)
@@ -156,9 +154,8 @@ class Contents:
                 self.made(facts, args, tensor, site, outputs)
             if not isinstance(tensor, _Tensor):
                 continue
-            try:
-                storage = tensor.untyped_storage()
-            except (NotImplementedError, RuntimeError):
+            storage = _storage_of(tensor)
+            if storage is None:
                 outputs.append(self.hashed(tensor))
                 continue
             if getattr(storage, self._key, None) is not None:
@@ -219,6 +216,14 @@ class Contents:
         for state in self._parts:
             state.combine()
         self._parts.clear()
+
+
+def _storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """None of sparse and opaque tensors: they are hashed whole, each time."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
