@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from ..plain_json import dumps
 
 
 class UsageError(Exception):
@@ -34,13 +35,13 @@ def check_json(target: str | None) -> None:
 
 
 def write_json(document: object, target: str) -> None:
-    """Writes `document` to the file `target`, or to stdout for "-".
+    """Writes `document` to the file `target`, or to stdout for "-"; its NaNs and infinities as strings.
 
     Raises:
         UsageError: as `check_json`, or the file cannot be written.
     """
     check_json(target)
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    text = dumps(document) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return

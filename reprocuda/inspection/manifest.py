@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ..flags import DETERMINISTIC, Flags
+from ..plain_json import dumps
 from ..seeding import fork_rng, rng_state
 from ..status import status
 from .difference import Difference, compare_documents
@@ -61,7 +62,7 @@ class Manifest:
         return compare_documents(self.document, other.document)
 
     def __str__(self) -> str:
-        return json.dumps(self.document, indent=2, ensure_ascii=False)
+        return dumps(self.document)
 
 
 def manifest(
@@ -82,7 +83,8 @@ def manifest(
         seed: the seed you gave; None: the latest of `seed_everything`, where there is one.
         items: how many of the first items of a dataset to hash, with generators that are seeded for it and put back
             after; 0: only its class and length.
-        **extra: what else belongs to the run (hyperparameters): plain values, kept as they are, or tensors, hashed.
+        **extra: what else belongs to the run (hyperparameters): plain values, kept as they are (a NaN or an
+            infinity as the string "nan", "inf" or "-inf", because JSON has none), or tensors, hashed.
 
     Returns:
         A `Manifest`: `save(path)`, `reprocuda.Manifest.load(path)`, `diff(other)`; its text is JSON. It holds seeds and
@@ -152,7 +154,7 @@ def describe(
         "environment": environment(),
         "packages": packages(),
     }
-    return Manifest(json.loads(json.dumps(document)))  # as it will be read again: tuples are lists
+    return Manifest(json.loads(dumps(document)))  # as it will be read again: tuples are lists
 
 
 def _seeds(seed: int | None) -> dict[str, Any]:
@@ -259,7 +261,7 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, (torch.Tensor, np.ndarray)):
         return {"sha256": digest(value), "shape": list(value.shape), "dtype": str(value.dtype)}
     if isinstance(value, np.generic):
-        return value.item()
+        return _plain(name, value.item())
     if isinstance(value, Mapping):
         return {str(key): _plain(name, element) for key, element in value.items()}
     if isinstance(value, (list, tuple)):

@@ -9,6 +9,7 @@ import pytest
 import reprocuda
 from reprocuda import cli
 from reprocuda.cli import bench
+from reprocuda.cli.output import write_json
 
 
 def reprocuda_command(*arguments):
@@ -74,3 +75,8 @@ def test_lazy_names_are_listed_and_load():
         assert getattr(reprocuda, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = reprocuda.nonsense
+
+
+def test_whatever_json_is_written_any_reader_takes(capsys):
+    write_json({"ratios": (float("nan"), -float("inf"), 1.5)}, "-")
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"ratios": ["nan", "-inf", 1.5]}

@@ -316,6 +316,23 @@ def test_what_is_no_manifest_is_refused(tmp_path, text):
         Manifest.load(path)
 
 
+def refuse(constant):
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def test_numbers_that_json_lacks_are_written_as_strings(tmp_path):
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=float("inf"))
+    made = manifest(optimizer=optimizer, rates=[float("nan"), -float("inf"), np.float32("nan"), 0.5])
+    assert made.document["extra"] == {"rates": ["nan", "-inf", "nan", 0.5]}
+    made.save(tmp_path / "a.json")
+    read = json.loads((tmp_path / "a.json").read_text(), parse_constant=refuse)
+    assert read == made.document and read["optimizer"]["groups"][0]["lr"] == "inf"
+    assert not made.diff(Manifest.load(tmp_path / "a.json"))
+    other = manifest(optimizer=optimizer, rates=[1.0, -float("inf"), np.float32("nan"), 0.5])
+    (difference,) = (found for found in made.diff(other) if found.name.startswith("extra"))
+    assert (difference.name, difference.a, difference.b) == ("extra.rates.0", "nan", "1.0")
+
+
 def test_differences_come_by_their_likelihood():
     a = {
         "created": "1",
