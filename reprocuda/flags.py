@@ -34,6 +34,7 @@ class ReproducibilityWarning(UserWarning):
 class _Switch(NamedTuple):
     read: Callable[[], Any]
     write: Callable[[Any], Any]
+    holds: Callable[[], bool] = lambda: True  # what is read is all that there is to it
 
 
 def _attribute(path: str) -> _Switch:
@@ -74,18 +75,47 @@ def _fp32_precision(backend: str, operation: str) -> _Switch:
     )
 
 
-def _either_interface(read: Callable[[], Any], write: Callable[[Any], Any]) -> _Switch:
-    """One of torch's older precision switches: reading it raises once the newer fp32_precision disagrees with it. Then
-    fp32_precision alone says what holds.
+def _unless_mixed(read: Callable[[], Any]) -> Any:
+    """What an older precision switch says; None where it raises, because the newer fp32_precision disagrees with it."""
+    try:
+        return read()
+    except RuntimeError:
+        return None
+
+
+def _is_tf32(backend: str, operation: str) -> bool:
+    return torch._C._get_fp32_precision_getter(backend, operation) == "tf32"
+
+
+def _read_matmul_precision() -> str:
+    """torch.get_float32_matmul_precision, also where it raises: what it holds follows from what disagrees."""
+    found = _unless_mixed(torch.get_float32_matmul_precision)
+    if found is None:
+        agrees = _unless_mixed(torch._C._get_cublas_allow_tf32) is not None
+        if agrees != _is_tf32("cuda", "matmul"):
+            return "highest"  # the one that is not TF32
+        found = "medium" if _is_tf32("mkldnn", "matmul") else "high"
+    return found
+
+
+def _read_cudnn_tf32() -> bool | str:
+    """torch.backends.cudnn.allow_tf32, or _MIXED where it raises for any value, since fp32_precision disagrees with
+    itself.
     """
+    found = _unless_mixed(torch._C._get_cudnn_allow_tf32)
+    if found is None:
+        newer = _is_tf32("cuda", "conv")
+        found = not newer if newer == _is_tf32("cuda", "rnn") else _MIXED
+    return found
 
-    def read_if_agreed() -> Any:
-        try:
-            return read()
-        except RuntimeError:
-            return _MIXED
 
-    return _Switch(read_if_agreed, lambda value: None if value == _MIXED else write(value))
+def _write_cudnn_tf32(value: bool | str) -> None:
+    if value != _MIXED:
+        torch.backends.cudnn.allow_tf32 = value
+
+
+def _agree(*reads: Callable[[], Any]) -> Callable[[], bool]:
+    return lambda: all(_unless_mixed(read) is not None for read in reads)
 
 
 def _half_precision(dtype: str) -> _Switch:
@@ -116,8 +146,12 @@ _SWITCHES: dict[str, _Switch] = {
             "torch.backends.mkldnn.deterministic",
         )
     },
-    MATMUL_PRECISION: _either_interface(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    CUDNN_TF32: _either_interface(*_attribute(CUDNN_TF32)),
+    MATMUL_PRECISION: _Switch(
+        _read_matmul_precision,
+        torch.set_float32_matmul_precision,
+        _agree(torch.get_float32_matmul_precision, torch._C._get_cublas_allow_tf32),
+    ),
+    CUDNN_TF32: _Switch(_read_cudnn_tf32, _write_cudnn_tf32, _agree(torch._C._get_cudnn_allow_tf32)),
     "torch.backends.fp32_precision": _fp32_precision("generic", "all"),
     "torch.backends.cudnn.fp32_precision": _fp32_precision("cuda", "all"),
     "torch.backends.cuda.matmul.fp32_precision": _fp32_precision("cuda", "matmul"),
@@ -144,7 +178,7 @@ def write(switches: Mapping[str, Any]) -> None:
     """Sets these switches, in the order of the table. What has its value already is not written."""
     with torch.backends.__allow_nonbracketed_mutation():  # as torch's own scopes do, after disable_global_flags() too
         for name, switch in _SWITCHES.items():
-            if name in switches and switch.read() != switches[name]:
+            if name in switches and not (switch.holds() and switch.read() == switches[name]):
                 switch.write(switches[name])
 
 
@@ -174,6 +208,11 @@ class Flags:
         switches: torch's, by the name under which a user sets them, in plain types.
         environment: what only a new process can change, or has its own value in each: CUBLAS_WORKSPACE_CONFIG,
             PYTHONHASHSEED as the interpreter was started with, and the number of threads.
+
+    torch has two interfaces to TF32, and its older getters raise where the newer one, fp32_precision, disagrees. Both
+    are read and put back, so that afterwards the same getters raise. One thing torch does not show: where convolutions
+    and RNNs differ in their fp32_precision, what torch.backends.cudnn.allow_tf32 was last set to. It raises before and
+    after, but what it would say once they agree again may be another.
     """
 
     switches: Mapping[str, Any]

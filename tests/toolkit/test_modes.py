@@ -2,6 +2,8 @@
 
 import contextlib
 import importlib
+import itertools
+import operator
 import os
 import random
 import subprocess
@@ -168,6 +170,46 @@ def test_as_a_function_it_holds_until_restored():
     assert everything() == here
     with pytest.raises(RuntimeError, match="this one has ended"), run:
         pass
+
+
+def getter(read):
+    try:
+        return read()
+    except RuntimeError:
+        return "raises"
+
+
+def tf32_by_every_getter():
+    older = (torch.get_float32_matmul_precision, lambda: torch.backends.cuda.matmul.allow_tf32)
+    newer = [
+        f"{backend}.{name}fp32_precision"
+        for backend, names in (("cuda", ("matmul.",)), ("cudnn", ("", "conv.", "rnn.")), ("mkldnn", ("", "matmul.")))
+        for name in names
+    ]
+    found = {name: operator.attrgetter(name)(torch.backends) for name in newer}
+    return found | {"older": [getter(read) for read in (*older, lambda: torch.backends.cudnn.allow_tf32)]}
+
+
+@pytest.mark.parametrize("tf32", [True, False])
+def test_a_mixture_of_torchs_two_interfaces_to_tf32_comes_back_as_it_was(tf32):
+    start, backends = Flags.read(), torch.backends
+    raised = set()
+    for older, matmul, mkldnn in itertools.product(
+        ("highest", "high", "medium"), ("ieee", "tf32"), ("ieee", "tf32", "bf16")
+    ):
+        for cudnn, convolution, rnn in ((True, "ieee", "ieee"), (False, "tf32", "tf32"), (True, "tf32", "ieee")):
+            torch.set_float32_matmul_precision(older)
+            backends.cudnn.allow_tf32 = cudnn
+            backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision = matmul, mkldnn
+            backends.cudnn.conv.fp32_precision, backends.cudnn.rnn.fp32_precision = convolution, rnn
+            before = tf32_by_every_getter()
+            raised.update(place for place, value in enumerate(before["older"]) if value == "raises")
+            with reprocuda.reproducible(mode="fast", tf32=tf32):
+                assert backends.cuda.matmul.allow_tf32 is tf32 and backends.cudnn.allow_tf32 is tf32
+            assert tf32_by_every_getter() == before, (older, matmul, mkldnn)
+    start.apply()
+    assert raised == {0, 1, 2}
+    assert Flags.read() == start
 
 
 @pytest.mark.parametrize(
