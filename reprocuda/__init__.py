@@ -2,24 +2,27 @@
 
 import importlib
 
-from . import (
-    checkpoint,
-    compiled,  # noqa: F401 - registers what torch.compile needs of the operators
-    data,
-)
-from ._library import build_info
-from .checks import check_indices
-from .data import seed_worker
-from .flags import ReproducibilityWarning
-from .functional import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
-from .modes import Reproducible, deterministic, reproducible
-from .nondeterminism import NondeterministicError
-from .plan import SegmentPlan
-from .reading import embedding, gather, index, index_select, take_along_dim
-from .registry import registry
-from .scopes import CompileWarning, disable, enable, enabled
-from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
-from .status import Status, status
+from ._starting import is_run
+
+if not is_run():  # which only starts another interpreter: half of its time would be spent here, for nothing
+    from . import (
+        checkpoint,
+        compiled,  # noqa: F401 - registers what torch.compile needs of the operators
+        data,
+    )
+    from ._library import build_info
+    from .checks import check_indices
+    from .data import seed_worker
+    from .flags import ReproducibilityWarning
+    from .functional import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
+    from .modes import Reproducible, deterministic, reproducible
+    from .nondeterminism import NondeterministicError
+    from .plan import SegmentPlan
+    from .reading import embedding, gather, index, index_select, take_along_dim
+    from .registry import registry
+    from .scopes import CompileWarning, disable, enable, enabled
+    from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
+    from .status import Status, status
 
 __all__ = [
     "AuditResult",

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
-CUBLAS_DETERMINISTIC = (":4096:8", ":16:8")
+from ._starting import CUBLAS
+
 DETERMINISTIC = "torch.use_deterministic_algorithms"
 MATMUL_PRECISION = "torch.set_float32_matmul_precision"
 CUDNN_TF32 = "torch.backends.cudnn.allow_tf32"

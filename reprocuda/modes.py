@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
+from ._starting import CUBLAS, CUBLAS_DETERMINISTIC
 from .flags import (
-    CUBLAS,
-    CUBLAS_DETERMINISTIC,
     CUDNN_TF32,
     DETERMINISTIC,
     FILL,

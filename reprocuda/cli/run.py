@@ -8,8 +8,7 @@ import os
 import subprocess
 import sys
 
-from ..flags import CUBLAS, CUBLAS_DETERMINISTIC
-from ..modes import MODES
+from .._starting import CUBLAS, CUBLAS_DETERMINISTIC, MODE_NAMES
 from .output import UsageError, check_json
 from .script import add_script, check_script
 
@@ -26,7 +25,7 @@ def add(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--seed", type=int, default=42, help="the seed of every generator (42)")
     modes = "debug: raise at what stays nondeterministic (default); train: warn; fast: seeds only"
-    parser.add_argument("--mode", choices=[*MODES], default="debug", help=modes)
+    parser.add_argument("--mode", choices=MODE_NAMES, default="debug", help=modes)
     ranks = "own: each rank of several draws numbers of its own (default); same: all draw rank 0's"
     parser.add_argument("--ranks", choices=["own", "same"], default="own", help=ranks)
     parser.add_argument("--hash-seed", type=int, metavar="N", help="PYTHONHASHSEED (as it is set, else the seed)")

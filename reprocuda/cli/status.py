@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from .. import build_info, status
-from ..status import COLUMNS
 from .output import add_json, write_json
 
 
@@ -18,7 +16,9 @@ def add(subparsers: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from .. import build_info, status
     from ..reports.terminal import console, print_line, print_table
+    from ..status import COLUMNS
 
     found = status()
     if arguments.json:

@@ -18,7 +18,8 @@ import numpy
 import torch
 
 from .._library import build_info
-from ..flags import CUBLAS, CUBLAS_DETERMINISTIC, CUDNN_TF32, DETERMINISTIC, FILL, MATMUL_PRECISION, Flags
+from .._starting import CUBLAS, CUBLAS_DETERMINISTIC
+from ..flags import CUDNN_TF32, DETERMINISTIC, FILL, MATMUL_PRECISION, Flags
 from ..status import status
 from .finding import Finding
 

@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import textwrap
 
 import pytest
 
 from reprocuda import cli
+from reprocuda._starting import MODE_NAMES, is_run
 from reprocuda.cli.run import fresh_environment
+from reprocuda.modes import MODES
 
 DESCRIBE = """
     import json, os, sys
@@ -55,6 +58,41 @@ def project(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "link.py").symlink_to(tmp_path / "describe.py")
     return tmp_path
+
+
+def test_torch_is_imported_once(project):
+    done = python("-X", "importtime", "-m", "reprocuda", "run", "describe.py", cwd=project)
+    imported = [line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    assert done.returncode == 0 and imported.count("reprocuda") == 2, done.stderr[-2000:]
+    assert imported.count("torch") == 1
+
+
+SCRIPTS = sysconfig.get_path("scripts")
+
+
+@pytest.mark.parametrize(
+    ("given", "argv", "expected"),
+    [
+        ("python -m reprocuda run train.py", "-m run train.py", True),
+        ("python -X dev -mreprocuda run", "-m run", True),
+        ("python -Im reprocuda run -m package", "-m run -m package", True),
+        ("python -m reprocuda audit run", "-m audit run", False),
+        ("python -m reprocuda.cli.launcher run", "-m run", False),
+        ("python -m package run -m reprocuda run", "-m run -m reprocuda run", False),
+        (f"python {SCRIPTS}/reprocuda run train.py", f"{SCRIPTS}/reprocuda run train.py", True),
+        ("python ./reprocuda run train.py", "./reprocuda run train.py", False),
+        ("python train.py run", "train.py run", False),
+        ("python", "", False),
+    ],
+)
+def test_only_the_command_run_goes_without_torch(given, argv, expected, monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", given.split())
+    monkeypatch.setattr(sys, "argv", argv.split() or [""])
+    assert is_run() is expected
+
+
+def test_modes_are_known_before_torch_is_imported():
+    assert tuple(MODES) == MODE_NAMES
 
 
 @pytest.mark.parametrize(
