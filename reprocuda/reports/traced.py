@@ -82,7 +82,7 @@ def _call(overload: str, arguments: str, geometries: tuple[str, ...]) -> Call | 
         kwargs = dict(plain)
         if "accumulate" in [argument.name for argument in function._schema.arguments] and True not in args:
             return None
-        args = _with_indices(name, args)
+        args = _with_indices(function._schema, args)
     except (StopIteration, IndexError, TypeError, ValueError):
         return None
     words = ", ".join(f"{str(shape.dtype).removeprefix('torch.')} {list(shape.shape)}" for shape in shapes)
@@ -93,15 +93,24 @@ def _is_keyword(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
 
 
-def _with_indices(name: str, args: list[Any]) -> list[Any]:
-    """The arguments with uniform indices in range."""
-    target = args[0]
-    if name.startswith(("index_add", "scatter_add")):
-        args[2] = _drawn(args[2], target.shape[args[1]])
-    elif name.startswith("embedding"):
-        args[1] = _drawn(args[1], args[2])
+def _with_indices(schema: torch.FunctionSchema, args: list[Any]) -> list[Any]:
+    """The arguments with uniform indices in range, as the schema tells which they are and what they index.
+
+    Raises:
+        ValueError: it has none that is known to index something.
+    """
+    places = {argument.name: place for place, argument in enumerate(schema.arguments)}
+    if {"index", "dim"} <= places.keys():
+        place, bound = places["index"], args[0].shape[args[places["dim"]]]
+        args[place] = _drawn(args[place], bound)
+    elif {"indices", "num_weights"} <= places.keys():
+        place, bound = places["indices"], args[places["num_weights"]]
+        args[place] = _drawn(args[place], bound)
+    elif "indices" in places and isinstance(args[places["indices"]], list):
+        place = places["indices"]
+        args[place] = [index and _drawn(index, size) for index, size in zip(args[place], args[0].shape, strict=False)]
     else:
-        args[1] = [index and _drawn(index, size) for index, size in zip(args[1], target.shape, strict=False)]
+        raise ValueError(f"{schema.name} has no argument that is known to be an index")
     return args
 
 
