@@ -6,7 +6,7 @@ lookup.py) says which target belongs to which element; the tensors it needs trav
 transform has to see them.
 
 Where nothing is differentiated, the compiled operator is called without any of this. Compiled code has its own
-derivatives (compiled.py): Dynamo refuses a Function with a jvp, and torch.func.functionalize has no rule for any.
+derivatives (compiled/): Dynamo refuses a Function with a jvp, and torch.func.functionalize has no rule for any.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The operators registered with torch: the compiled sums, and the readers whose gradients they are.
 
-Readers are torch's own in all but their derivative (compiled.py). Each operator is named here as the one overload it
+Readers are torch's own in all but their derivative (compiled/). Each operator is named here as the one overload it
 has: a packet of torch.ops would choose it anew at every call.
 """
 

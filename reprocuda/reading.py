@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from . import autograd, ops
-from .functional import wrap_dim
+from .functional.support import wrap_dim
 from .lookup import LookupRoute, without_padding
 from .plan import SegmentPlan
 from .points import PointRoute, normalize_indices, on_device_of

@@ -6,73 +6,20 @@ well. Reading by index, whose gradient is such a sum, is in reading.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from . import autograd, ops
-from .alpha import Alpha, python_number, split_alpha
-from .autocast import widest
-from .autograd import accumulate, accumulate_, needs_operators, transforms_active
-from .irregular import judge, judge_in_place, refuse_overlap, write_resized
-from .plan import SegmentPlan, has_data
-from .points import PointRoute, has_mask, normalize_indices, on_device_of
-from .routes import ElementRoute, PlanRoute, RowRoute
-
-
-def wrap_dim(dim: int, ndim: int) -> int:
-    """A dimension counted from the front. What is out of range stays so, for the operator to refuse."""
-    ndim = max(ndim, 1)
-    return dim + ndim if -ndim <= dim < 0 else dim
-
-
-def write_out(
-    op: str,
-    compute: Callable[[], Tensor],
-    write: Callable[[], None],
-    native: Callable,
-    out: Tensor,
-    base: Tensor,
-    *inputs: Tensor,
-) -> Tensor:
-    """The out= form: `write` straight into `out` if it has the result's shape and dtype, else as torch resizes and
-    refuses.
-
-    Args:
-        op: its name.
-        compute: the operator, out of place.
-        write: the compiled operator's out form.
-        native: torch's operator with this out=, which errs where torch errs.
-        out: the user's tensor.
-        base: the operator's first argument, which may be `out`.
-        inputs: the other tensors that it reads.
-    """
-    direct = needs_operators(op)
-    wants_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (base, *inputs, out))
-    if wants_grad or (transforms_active() and not direct):
-        return native()
-    if direct or out.is_conj() or out.is_neg():  # such a view has to be resolved, which copies it
-        return out.copy_(compute())
-    try:
-        write()
-        torch.autograd.graph.increment_version(out)
-        return out
-    except ValueError:
-        if out.dtype == base.dtype and out.device == base.device:
-            refuse_overlap(out, base, *inputs)
-        result = compute()
-        if out.dtype != result.dtype or out.device != result.device or torch._debug_has_internal_overlap(out) == 1:
-            return native()
-        return write_resized(out, result)
-
-
-def _overwrite(target: Tensor, result: Tensor) -> Tensor:
-    """For in-place forms where the custom operators, which are out of place, have to serve."""
-    if torch.compiler.is_compiling() or not transforms_active():
-        return target.copy_(result)
-    # functionalize makes aten::copy of copy_, which has no derivative
-    return target.masked_scatter_(torch.ones_like(target, dtype=torch.bool), result)
+from .. import autograd, ops
+from ..alpha import Alpha, python_number, split_alpha
+from ..autocast import widest
+from ..autograd import accumulate, accumulate_, needs_operators
+from ..irregular import judge, judge_in_place
+from ..plan import SegmentPlan, has_data
+from ..points import PointRoute, has_mask, normalize_indices, on_device_of
+from ..routes import ElementRoute, PlanRoute, RowRoute
+from .support import overwrite, wrap_dim, write_out
 
 
 def index_add(
@@ -138,7 +85,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Ten
         (True, tensor([1., 5.]))
     """
     if needs_operators("index_add_"):
-        return _overwrite(input, index_add(input, dim, index, source, alpha=alpha))
+        return overwrite(input, index_add(input, dim, index, source, alpha=alpha))
     try:
         alpha = python_number(alpha, input.dtype)
         if isinstance(index, SegmentPlan):
@@ -249,7 +196,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
         tensor([0., 7.])
     """
     if needs_operators("scatter_add_"):
-        return _overwrite(input, scatter_add(input, dim, index, src))
+        return overwrite(input, scatter_add(input, dim, index, src))
     try:
         return accumulate_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
@@ -323,7 +270,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     """
     _require_accumulate(accumulate)
     if needs_operators("index_put_") or not has_data(input):
-        return _overwrite(input, index_put(input, indices, values, True))
+        return overwrite(input, index_put(input, indices, values, True))
     try:
         indices, values = on_device_of(input, indices, values)
         tensors, dims = normalize_indices(input, indices)

@@ -1,47 +1,16 @@
-"""What torch.compile needs of the custom operators: shapes without data, and derivatives.
-
-Compiled code reaches the operators of torch.ops.reprocuda directly, never the Functions of autograd.py (Dynamo refuses
-a Function with a jvp). Its backward reads through `reprocuda::index_select` and the like, which are torch's own readers
-with a backward of ours: left to itself, a compiler would sum their gradients with its own kernels.
-
-Fake kernels ask torch's own operators, or check what those leave to their kernels, so that a graph meets the errors for
-arguments of a wrong shape or dtype when it is traced.
-"""
+"""Shapes and derivatives of the sums by index, and of the readers whose gradients they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
-from torch.library import register_autograd, register_fake
+from torch.library import register_autograd
 
-from . import ops
-from .ops import by_dim, fragment
+from .. import ops
+from ..ops import by_dim, fragment
+from .support import fake
 
 _aten = torch.ops.aten
-
-
-def _require_one_device(name: str, arguments: tuple) -> None:
-    """A result with memory that nothing would be written into, because some argument has none. What is on the meta
-    device itself has no values to get wrong: torch's own rules serve there.
-    """
-    tensors = [t for a in arguments for t in (a if isinstance(a, (list, tuple)) else (a,)) if isinstance(t, Tensor)]
-    for tensor in tensors[1:]:
-        if not tensors[0].is_meta and tensor.device != tensors[0].device:
-            raise RuntimeError(
-                f"{name}(): expected all tensors to be on the same device, but got {tensors[0].device} and "
-                f"{tensor.device}"
-            )
-
-
-def _fake(name: str, shape: Callable, *, writes: bool = False) -> None:
-    def kernel(*args, **kwargs):
-        _require_one_device(name, args)
-        result = shape(*args, **kwargs)
-        return None if writes else result
-
-    register_fake(f"reprocuda::{name}", kernel, lib=fragment)
 
 
 def _meta_index_add(self, dim, index, source, alpha=1.0, alpha_imag=0.0, alpha_int=1):
@@ -99,7 +68,7 @@ for _name, _meta in {
     "segment_sum": _meta_segment_sum,
     "index_add_planned": _meta_planned,
 }.items():
-    _fake(_name, _meta)
+    fake(_name, _meta)
 for _name, _meta in {
     "index_add_": _meta_index_add,
     "index_add_out": lambda self, dim, index, source, *_: _meta_index_add(self, dim, index, source),
@@ -110,7 +79,7 @@ for _name, _meta in {
     "index_add_planned_": _meta_planned,
     "fingerprint_": lambda *_: None,
 }.items():
-    _fake(_name, _meta, writes=True)
+    fake(_name, _meta, writes=True)
 
 
 def _scaled(grad: Tensor, alpha: float, alpha_imag: float, alpha_int: int) -> Tensor:
@@ -140,7 +109,7 @@ def _scatter_add_setup(ctx, inputs, output):
 
 
 def _scatter_add_backward(ctx, grad):
-    from .routes import ElementRoute
+    from ..routes import ElementRoute
 
     (index,) = ctx.saved_tensors
     read = ops.gather(grad, ctx.dim, index)
@@ -154,7 +123,7 @@ def _index_put_setup(ctx, inputs, output):
 
 
 def _index_put_backward(ctx, grad):
-    from .points import reduce_to_shape
+    from ..points import reduce_to_shape
 
     read = ops.index(grad, list(ctx.saved_tensors), ctx.dims)
     return grad, [None] * len(ctx.saved_tensors), None, reduce_to_shape(read, ctx.values_shape)
@@ -201,7 +170,7 @@ def _segment_sum_backward(ctx, grad):
 
 
 def _targets(permutation: Tensor | None, offsets: Tensor, num_rows: int) -> Tensor:
-    from .plan import SegmentPlan
+    from ..plan import SegmentPlan
 
     return SegmentPlan(permutation, offsets, num_rows, torch.Size([num_rows])).targets
 
@@ -213,7 +182,7 @@ def _embedding_dense_backward_setup(ctx, inputs, output):
 
 
 def _embedding_dense_backward_backward(ctx, grad):
-    from .lookup import LookupRoute
+    from ..lookup import LookupRoute
 
     return LookupRoute(*ctx.rest, masked=True).take(grad, ctx.saved_tensors), None, None, None, None
 

@@ -1,31 +1,18 @@
-"""The kernels that take the place of aten's: the arguments of an aten overload in, a compiled operator called.
-
-They run below autograd and autocast, thousands of times a second, so each does one thing: read the switch, call ours
-or what was there before. What is out of the ordinary goes to `Slot.failed`. Arguments are spelled out, one function for
-each list of them, and those with their default values left out: each that torch has to convert costs a tenth of a
-microsecond, and one passed by its name half a microsecond.
-"""
+"""What replaces aten's sums by index."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
-from . import ops
-from .alpha import LARGEST_EXACT, split_alpha
-from .autocast import widest
-from .checks import check_range, checks
-from .irregular import refuse_overlap, write_resized
-from .overrides import Override, Slot
-from .points import normalize_indices, on_device_of
-
-_ERRORS = (ValueError, RuntimeError)
-
-
-def _size(tensor: Tensor, dim: int) -> int:
-    return tensor.shape[dim] if tensor.dim() else 1
+from .. import ops
+from ..alpha import LARGEST_EXACT, split_alpha
+from ..autocast import widest
+from ..checks import check_range, checks
+from ..overrides import Override, Slot
+from ..points import normalize_indices, on_device_of
+from .support import ERRORS, size_along, writes_through
 
 
 def _index_add(slot: Slot) -> Callable:
@@ -38,7 +25,7 @@ def _index_add(slot: Slot) -> Callable:
                     return slot.native(keys, self, dim, index, source)
                 return slot.native(keys, self, dim, index, source, alpha=alpha)
             if checks.on:
-                check_range("index_add", index, 0, _size(self, dim))
+                check_range("index_add", index, 0, size_along(self, dim))
             if alpha == 1:
                 result = ours(self, dim, index, source)
             elif self.is_floating_point() and (
@@ -48,7 +35,7 @@ def _index_add(slot: Slot) -> Callable:
             else:
                 result = ours(self, dim, index, source, *split_alpha(alpha, self.dtype))
             return self if in_place else result
-        except _ERRORS as error:
+        except ERRORS as error:
             return slot.failed(error, self, dim, index, source, alpha=alpha)
 
     return kernel
@@ -62,10 +49,10 @@ def _index_add_out(slot: Slot) -> Callable:
             if not switch.on:
                 return slot.native(keys, self, dim, index, source, alpha=alpha, out=out)
             if checks.on:
-                check_range("index_add", index, 0, _size(self, dim))
+                check_range("index_add", index, 0, size_along(self, dim))
             ours(self, dim, index, source, *split_alpha(alpha, self.dtype), out)
             return out
-        except _ERRORS as error:
+        except ERRORS as error:
             return slot.failed(error, self, dim, index, source, alpha=alpha, out=out)
 
     return kernel
@@ -79,10 +66,10 @@ def _scatter_add(slot: Slot) -> Callable:
             if not switch.on:
                 return slot.native(keys, self, dim, index, src)
             if checks.on:
-                check_range("scatter_add", index, 0, _size(self, dim))
+                check_range("scatter_add", index, 0, size_along(self, dim))
             result = ours(self, dim, index, src)
             return self if in_place else result
-        except _ERRORS as error:
+        except ERRORS as error:
             return slot.failed(error, self, dim, index, src)
 
     return kernel
@@ -96,10 +83,10 @@ def _scatter_add_out(slot: Slot) -> Callable:
             if not switch.on:
                 return slot.native(keys, self, dim, index, src, out=out)
             if checks.on:
-                check_range("scatter_add", index, 0, _size(self, dim))
+                check_range("scatter_add", index, 0, size_along(self, dim))
             ours(self, dim, index, src, out)
             return out
-        except _ERRORS as error:
+        except ERRORS as error:
             return slot.failed(error, self, dim, index, src, out=out)
 
     return kernel
@@ -132,7 +119,7 @@ def _index_put_impl_(slot: Slot) -> Callable:
             else:
                 ours(self, tensors, dims, values)
             return self
-        except _ERRORS as error:
+        except ERRORS as error:
             return slot.failed(error, self, indices, values, accumulate, unsafe)
 
     return kernel
@@ -148,23 +135,10 @@ def _embedding_dense_backward(slot: Slot) -> Callable:
             if checks.on:
                 check_range("embedding_dense_backward", indices, 0, num_weights)
             return ours(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
-        except _ERRORS as error:
+        except ERRORS as error:
             return slot.failed(error, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
 
     return kernel
-
-
-def _writes_through(functional: Callable) -> Callable:
-    """For out=: the result of the functional overload, written into an `out` that torch would resize or copy into."""
-
-    def repair(self, *args, out, **kwargs):
-        if out.dtype != self.dtype or out.device != self.device or torch._debug_has_internal_overlap(out) == 1:
-            return NotImplemented
-        refuse_overlap(out, self, *(argument for argument in args if isinstance(argument, Tensor)))
-        result = functional(self, *args, **kwargs)
-        return write_resized(out, result)
-
-    return repair
 
 
 def _repair_scatter_add(self, dim, index, src):
@@ -193,12 +167,12 @@ def _repair_embedding(grad_output, indices, num_weights, padding_idx, scale_grad
 INDEX_ADD = (
     Override("index_add", ops.index_add, _index_add),
     Override("index_add_", ops.index_add_, _index_add, in_place=True),
-    Override("index_add.out", ops.index_add_out, _index_add_out, _writes_through(torch.ops.aten.index_add)),
+    Override("index_add.out", ops.index_add_out, _index_add_out, writes_through(torch.ops.aten.index_add)),
 )
 SCATTER_ADD = (
     Override("scatter_add", ops.scatter_add, _scatter_add, _repair_scatter_add),
     Override("scatter_add_", ops.scatter_add_, _scatter_add, in_place=True),
-    Override("scatter_add.out", ops.scatter_add_out, _scatter_add_out, _writes_through(torch.ops.aten.scatter_add)),
+    Override("scatter_add.out", ops.scatter_add_out, _scatter_add_out, writes_through(torch.ops.aten.scatter_add)),
 )
 INDEX_PUT = (
     Override("_index_put_impl_", ops.index_put_, _index_put_impl_, _repair_index_put_, in_place=True),
