@@ -1,4 +1,4 @@
-// The canonical problems: what every operator is reduced to before a backend sees it. Sums by index are one of the two
+// The canonical problems: what every operator is reduced to before a backend sees it. Reductions by index are one of the two
 // accumulations.
 //
 // An operator family in ops/ checks its arguments, makes its tensors contiguous and fills in one of these structs; the
@@ -51,19 +51,30 @@ struct Alpha {
   int64_t integer = 1;
 };
 
+// What becomes of the contributions to one output. kMean divides by their exact number, `self` counted where it is one.
+enum class Reduction : int8_t {
+  kSum,
+  kMean,
+  kProd,
+  kAmax,
+  kAmin,
+};
+
 // A stable grouping of source rows by target.
 struct Plan {
   const int64_t* permutation = nullptr;  // [num_rows] source rows, grouped by target; nullptr: the rows are sorted already
   const int64_t* offsets = nullptr;      // [num_targets + 1]
 };
 
-// out[o, t, f] = round_once(self[o, t, f] + sum of alpha * src[o, i, f] over all i with index[i] == t), divided by the
-// number of those i before rounding when `mean` is set.
+// out[o, t, f] = round_once(reduction of self[o, t, f] and alpha * src[o, i, f] over all i with index[i] == t).
+// A target without such an i keeps `self` bit for bit. Only sums have an alpha or complex pairs.
 struct Accumulation {
   Dtype dtype = Dtype::kFloat32;
   bool complex_pairs = false;     // `inner` counts reals: (re, im) interleaved
   void* out = nullptr;            // [outer, num_targets, inner]; may be `self` itself, never a partial overlap
   const void* self = nullptr;     // [outer, num_targets, inner]; nullptr: no such contribution, untouched targets become +0
+  bool include_self = true;       // whether `self` is a contribution, or only what untouched targets keep
+  Reduction reduction = Reduction::kSum;
   const void* src = nullptr;      // [outer, num_rows, inner]
   const void* index = nullptr;    // [num_rows], shared by all `outer`; nullptr when `plan` is given
   bool index_is_int64 = true;
@@ -73,13 +84,16 @@ struct Accumulation {
   int64_t num_rows = 0;
   int64_t inner = 1;
   Alpha alpha;
-  bool mean = false;              // `self` is nullptr then
   int64_t ignored_target = -1;    // rows aimed here are skipped (padding_idx)
+
+  bool mean() const { return reduction == Reduction::kMean; }
+  // `self` where it is a contribution, else nullptr.
+  const void* start() const { return include_self ? self : nullptr; }
 };
 
 inline constexpr int kMaxDims = 16;
 
-// Element-wise index: out[key(e)] += src[e] for every element e of `sizes`, where
+// Element-wise index: out[key(e)] takes in src[e] for every element e of `sizes`, where
 // key(e) = sum over d != dim of coordinate_d(e) * out_strides[d], plus index[e] * out_strides[dim].
 // Strides count elements (pairs when `complex_pairs`). `out` and `self` are dense, with `num_out` elements.
 struct ElementAccumulation {
@@ -87,6 +101,8 @@ struct ElementAccumulation {
   bool complex_pairs = false;
   void* out = nullptr;            // [num_out]; may be `self` itself
   const void* self = nullptr;     // [num_out] or nullptr
+  bool include_self = true;
+  Reduction reduction = Reduction::kSum;
   const void* src = nullptr;      // sizes, src_strides
   const void* index = nullptr;    // sizes, index_strides
   bool index_is_int64 = true;
@@ -99,7 +115,17 @@ struct ElementAccumulation {
   int64_t dim_size = 0;           // bound of the index
   int64_t num_out = 0;
   int64_t num_elements = 0;
+
+  bool mean() const { return reduction == Reduction::kMean; }
+  const void* start() const { return include_self ? self : nullptr; }
 };
+
+// The sums that have no `self` to count or to leave out: what every algorithm serves.
+template <class Problem>
+bool is_plain_sum(const Problem& problem) {
+  if (problem.reduction == Reduction::kMean) return problem.self == nullptr;
+  return problem.reduction == Reduction::kSum && (problem.include_self || problem.self == nullptr);
+}
 
 // Several index tensors, broadcast against each other, turned into one row number:
 // keys[e] = sum over k of wrap(index_k[e], dim_sizes[k]) * multipliers[k], where wrap adds the size to a negative index.

@@ -63,10 +63,12 @@ int64_t sum_by_rows(const Accumulation& problem, const Index* index) {
 
 template <class T, class Index>
 int64_t sum_slices_by_partition(const Accumulation& problem, const Index* index, int max_workers) {
-  if (problem.inner != 1 || problem.mean) throw std::runtime_error("the partition algorithm sums one column, without a mean");
+  if (problem.inner != 1) throw std::runtime_error("the partition algorithm reduces one column");
   for (int64_t slice = 0; slice < problem.outer; ++slice) {
     const T* const self = static_cast<const T*>(problem.self);
     const PartitionProblem<T> one{self == nullptr ? nullptr : self + slice * problem.num_targets,
+                                  problem.include_self,
+                                  problem.reduction,
                                   static_cast<T*>(problem.out) + slice * problem.num_targets,
                                   problem.num_targets,
                                   problem.num_rows,
@@ -107,13 +109,13 @@ Choice choose(const Accumulation& problem, const Index* index) {
   const bool long_runs = dense && static_cast<uint64_t>(problem.num_rows / long_run(problem)) >= sorted_span(problem, index);
   if (problem.inner == 1 && long_runs && is_sorted_index(index, problem.num_rows)) return {Algorithm::kRows, kAllWorkers};
   if (bins_pay(problem)) return {Algorithm::kBins, kAllWorkers};
-  if (problem.inner == 1 && !problem.mean && problem.num_targets <= 8 * problem.num_rows) return {Algorithm::kPartition, kAllWorkers};
+  if (problem.inner == 1 && problem.num_targets <= 8 * problem.num_rows) return {Algorithm::kPartition, kAllWorkers};
   return {Algorithm::kRows, kAllWorkers};
 }
 
 // Many slices of one column, too short for cells of their own.
 bool has_short_slices(const Accumulation& problem) {
-  return problem.inner == (problem.complex_pairs ? 2 : 1) && problem.outer > 1 && !problem.mean && problem.ignored_target < 0 &&
+  return problem.inner == (problem.complex_pairs ? 2 : 1) && problem.outer > 1 && problem.ignored_target < 0 &&
          (problem.alpha.is_one || !problem.complex_pairs) && problem.num_rows + problem.num_targets <= kShortSlice &&
          problem.num_targets <= 8 * problem.num_rows;
 }
@@ -124,6 +126,8 @@ ElementAccumulation as_elements(const Accumulation& problem) {
   elements.complex_pairs = problem.complex_pairs;
   elements.out = problem.out;
   elements.self = problem.self;
+  elements.include_self = problem.include_self;
+  elements.reduction = problem.reduction;
   elements.src = problem.src;
   elements.index = problem.index;
   elements.index_is_int64 = problem.index_is_int64;
@@ -148,6 +152,8 @@ int64_t sum_elements_by_partition(const ElementAccumulation& problem, const Elem
                                   int max_workers) {
   const int64_t parts = problem.complex_pairs ? 2 : 1;
   const PartitionProblem<T> partition{static_cast<const T*>(problem.self),
+                                      problem.include_self,
+                                      problem.reduction,
                                       static_cast<T*>(problem.out),
                                       problem.num_out * parts,
                                       problem.num_elements,
@@ -198,6 +204,8 @@ Accumulation as_rows(const ElementAccumulation& problem) {
   rows.complex_pairs = problem.complex_pairs;
   rows.out = problem.out;
   rows.self = problem.self;
+  rows.include_self = problem.include_self;
+  rows.reduction = problem.reduction;
   rows.src = problem.src;
   rows.index = problem.index;
   rows.index_is_int64 = problem.index_is_int64;

@@ -24,13 +24,13 @@ class BinsDriver {
  public:
   BinsDriver(const Accumulation& problem, const Index* index, FirstStage first_stage, int max_workers)
       : problem_(problem), index_(index), first_stage_(first_stage),
-        kernels_(select_cell_kernels<T>()), shared_flagged_(problem.num_targets, problem.inner) {
+        kernels_(select_cell_kernels<T>(problem.reduction, problem.include_self)), shared_flagged_(problem.num_targets, problem.inner) {
     outputs_ = problem.num_targets * problem.inner;
     cell_doubles_ = kernels_.cell_doubles(problem.inner);
     const bool replicate = problem.inner == 1 && problem.num_targets <= kReplicatedOutputs && problem.alpha.is_one &&
-                           !problem.mean && problem.num_rows > 64 * problem.num_targets;
+                           is_plain_sum(problem) && !problem.mean() && problem.num_rows > 64 * problem.num_targets;
     copies_ = replicate ? kReplicas : 1;
-    set_doubles_ = set_doubles<T>(problem.num_targets * cell_doubles_);
+    set_doubles_ = set_doubles(problem.num_targets * cell_doubles_);
     const int64_t worker_bytes = copies_ * set_doubles_ * static_cast<int64_t>(sizeof(double));
     workers_ = workers_for(problem.outer * problem.num_rows * problem.inner, kElementsPerWorker);
     workers_ = static_cast<int>(std::clamp<int64_t>(kSetsBytes / worker_bytes, 1, std::min(workers_, max_workers)));
@@ -40,7 +40,6 @@ class BinsDriver {
   int64_t run() {
     const Workspace memory = lease([&](Layout& layout) {
       sets_ = layout.take<double>(workers_ * copies_ * set_doubles_);
-      counts_ = layout.take<int64_t>(problem_.mean ? workers_ * problem_.num_targets : 0);
       if (by_slice_) {
         flagged_ = layout.take<int32_t>(problem_.outer * outputs_);
         num_flagged_ = layout.take<int64_t>(problem_.outer);
@@ -53,7 +52,6 @@ class BinsDriver {
 
  private:
   double* set(int64_t worker) const { return sets_ + worker * copies_ * set_doubles_; }
-  int64_t* counts(int64_t worker) const { return problem_.mean ? counts_ + worker * problem_.num_targets : nullptr; }
   const T* src(int64_t slice) const { return static_cast<const T*>(problem_.src) + slice * problem_.num_rows * problem_.inner; }
   const T* self(int64_t slice) const {
     return problem_.self == nullptr ? nullptr : static_cast<const T*>(problem_.self) + slice * outputs_;
@@ -62,12 +60,11 @@ class BinsDriver {
 
   void clear(int64_t worker) const {
     kernels_.clear(set(worker), copies_ * set_doubles_);
-    if (problem_.mean) std::fill_n(counts(worker), problem_.num_targets, int64_t{0});
   }
 
   int64_t add_rows(int64_t worker, int64_t slice, int64_t first, int64_t last) const {
     const CellsJob<T> job{set(worker), problem_.num_targets, problem_.inner, problem_.alpha, problem_.complex_pairs,
-                          counts(worker), copies_ == 1 ? 0 : set_doubles_};
+                          copies_ == 1 ? 0 : set_doubles_};
     return kernels_.add_rows(job, index_, src(slice), first, last);
   }
 
@@ -78,11 +75,10 @@ class BinsDriver {
     for (int64_t copy = 0; copy < copies_; ++copy) {
       kernels_.clear(set(worker) + copy * set_doubles_ + ignored * cell_doubles_, cell_doubles_);
     }
-    if (problem_.mean) counts(worker)[ignored] = 0;
   }
 
   FinishJob<T> finish_job(int64_t worker, int64_t num_workers, int64_t slice) const {
-    return {set(worker), num_workers * copies_, set_doubles_, self(slice), out(slice), counts(worker), problem_.inner, first_stage_};
+    return {set(worker), num_workers * copies_, set_doubles_, self(slice), problem_.include_self, out(slice), problem_.inner, first_stage_};
   }
 
   // One worker a slice.
@@ -107,11 +103,6 @@ class BinsDriver {
   }
 
   void finish_slices_exactly() {
-    // Whichever worker counted, the index is the same for all slices.
-    if (problem_.mean) {
-      std::fill_n(counts_, problem_.num_targets, int64_t{0});
-      for (int64_t row = 0; row < problem_.num_rows; ++row) ++counts_[index_[row]];
-    }
     const ExactMemory memory(outputs_, workers_);
     run_tasks(workers_, problem_.outer, [&](int worker, int64_t slice) {
       if (num_flagged_[slice] > 0) sum_slice_exactly(slice, flagged_ + slice * outputs_, num_flagged_[slice], 1, memory.share(worker));
@@ -131,26 +122,17 @@ class BinsDriver {
         drop_ignored(part);
       });
       if (bad.found()) return bad.get();
-      merge_counts();
       const int64_t left = shared_flagged_.finish(kernels_, finish_job(0, workers_, slice), workers_);
       if (left > 0) sum_slice_exactly(slice, shared_flagged_.list(), left, workers_, ExactMemory(outputs_, 1).share(0));
     }
     return -1;
   }
 
-  void merge_counts() const {
-    if (!problem_.mean) return;
-    for (int worker = 1; worker < workers_; ++worker) {
-      for (int64_t target = 0; target < problem_.num_targets; ++target) counts_[target] += counts(worker)[target];
-    }
-  }
-
   void sum_slice_exactly(int64_t slice, int32_t* flagged, int64_t count, int workers, const ExactShare& memory) const {
     const T* const rows = src(slice);
     const int64_t inner = problem_.inner;
-    // The counts of the last slice serve all: the index is the same.
-    const UncertifiedOutputs<T> outputs{self(slice), out(slice), problem_.mean ? counts_ : nullptr, inner, outputs_, flagged,
-                                        count, first_stage_};
+    const UncertifiedOutputs<T> outputs{problem_.include_self ? self(slice) : nullptr, out(slice), problem_.reduction, outputs_,
+                                        flagged, count, first_stage_};
     sum_exactly(outputs, problem_.alpha, problem_.complex_pairs, problem_.num_rows, workers, memory,
                 [&](int64_t begin, int64_t end, auto&& visit) {
                   for (int64_t row = begin; row < end; ++row) {
@@ -171,7 +153,6 @@ class BinsDriver {
   int workers_ = 1;
   bool by_slice_ = false;
   double* sets_ = nullptr;
-  int64_t* counts_ = nullptr;
   int32_t* flagged_ = nullptr;      // [outer, outputs], of each slice its own stretch, where slices are for one worker each
   int64_t* num_flagged_ = nullptr;  // [outer]
   FlaggedOutputs shared_flagged_;   // else

@@ -12,15 +12,14 @@ namespace reprocuda::cpu {
 
 // Doubles from one set to the next, for cells of `doubles` in all. The last cells are read in a whole vector, and strides of
 // whole pages would make sets fight for cache ways.
-template <class T>
-int64_t set_doubles(int64_t doubles) {
+inline int64_t set_doubles(int64_t doubles) {
   constexpr int64_t kPadding = 24;
-  return static_cast<int64_t>(round_up(doubles, 8)) + kPadding + 8 * kStateDoubles<T>;
+  return static_cast<int64_t>(round_up(doubles, 8)) + kPadding + 8 * kMostStateDoubles;
 }
 
 template <class T>
-CellKernels<T> select_cell_kernels() {
-  return select_kernels([](auto isa) { return isa.template cells<T>(); });
+CellKernels<T> select_cell_kernels(Reduction reduction, bool include_self) {
+  return select_kernels([=](auto isa) { return isa.template cells<T>(reduction, include_self); });
 }
 
 // The outputs of one slice that the filter leaves over, listed while many tasks round the cells.

@@ -131,7 +131,6 @@ inline int64_t add_single_column(const CellsJob<T>& job, const Key* keys, const 
       add_to_cell(cell, to_double(src[row]), CellTag<T>{});
     } else {
       add_value(cell, src[row], job.alpha);
-      if (job.counts != nullptr) ++job.counts[key];
     }
   }
   return -1;
@@ -153,7 +152,6 @@ inline int64_t add_columns(const CellsJob<T>& job, const Key* keys, const T* src
       add_contributions<T, L>(sum, source + std::min<int64_t>(block * L, job.inner - L), job.alpha, job.complex_pairs);
       sum.store_state(cell);
     }
-    if (job.counts != nullptr) ++job.counts[key];
   }
   return -1;
 }
@@ -161,8 +159,7 @@ inline int64_t add_columns(const CellsJob<T>& job, const Key* keys, const T* src
 template <class T, class Key>
 int64_t add_rows_to_cells(const CellsJob<T>& job, const Key* keys, const T* src, int64_t first, int64_t last) {
   if (job.inner == 1) {
-    const bool plain = job.alpha.is_one && job.counts == nullptr;
-    if (!plain) return add_single_column<T, Key, false, false>(job, keys, src, first, last);
+    if (!job.alpha.is_one) return add_single_column<T, Key, false, false>(job, keys, src, first, last);
     if (job.replica_stride != 0) return add_single_column<T, Key, true, true>(job, keys, src, first, last);
     return add_single_column<T, Key, false, true>(job, keys, src, first, last);
   }
@@ -207,8 +204,8 @@ void add_entries_to_cells(double* cells, const Entry<T>* entries, int64_t count,
 // Rounds the lanes of one vector from the merged cells and `self`, beginning with lane `from`; calls flag(lane, whether the
 // filter does not certify it), without a branch: targets without contributions come at random.
 template <class T, int L, class Flag>
-inline void finish_lanes(Lanes<T, L> sum, Ints<L> touched, const T* self, T* out, int from, int64_t divisor,
-                         FirstStage first_stage, Flag&& flag) {
+inline void finish_lanes(Lanes<T, L> sum, Ints<L> touched, const T* self, T* out, int from, FirstStage first_stage,
+                         Flag&& flag) {
   Ints<L> keep = Ints<L>{};  // untouched targets whose `self` is a NaN: its payload must survive
   if (self != nullptr) {
     const Doubles<L> start = load<L>(self);
@@ -217,13 +214,12 @@ inline void finish_lanes(Lanes<T, L> sum, Ints<L> touched, const T* self, T* out
   } else {
     sum.zero_where(~touched);
   }
-  if (divisor > 1) sum.divide(divisor);
-  const bool by_vector = first_stage == FirstStage::kFilter && !any<L>(keep) && (divisor <= 1 || !std::is_same_v<T, double>);
+  const bool by_vector = first_stage == FirstStage::kFilter && !any<L>(keep);
   if (by_vector && sum.store_certified(out)) return;
   for (int lane = from; lane < L; ++lane) {
     T result = self == nullptr ? from_bits<T>(0) : self[lane];
     bool settled = touched[lane] == 0;
-    if (first_stage == FirstStage::kFilter) settled = settled || sum.certify_lane(lane, divisor, &result);
+    if (first_stage == FirstStage::kFilter) settled = settled || sum.certify_lane(lane, 1, &result);
     const uint64_t stored = 0 - static_cast<uint64_t>(settled);
     out[lane] = from_bits<T>((bits_of(result) & stored) | (bits_of(out[lane]) & ~stored));
     flag(lane, !settled);
@@ -257,27 +253,15 @@ inline int64_t finish_single_column(const FinishJob<T>& job, int64_t first, int6
       flagged[num_flagged] = static_cast<int32_t>(target + lane);
       num_flagged += uncertified;
     };
-    if (job.counts != nullptr) {
-      for (int lane = 0; lane < count; ++lane) {
-        T result = from_bits<T>(0);
-        const int64_t divisor = std::max<int64_t>(job.counts[target + lane], 1);
-        Lanes<T, kLanes> mean = sum;
-        if (divisor > 1) mean.divide(divisor);
-        if (touched[lane] != 0 && (job.first_stage != FirstStage::kFilter || !mean.certify_lane(lane, divisor, &result))) {
-          flag(lane, true);
-        } else {
-          job.out[target + lane] = result;
-        }
-      }
-    } else if (count == kLanes) {
-      finish_lanes<T, kLanes>(sum, touched, job.self == nullptr ? nullptr : job.self + target, job.out + target, 0, 1,
+    if (count == kLanes) {
+      finish_lanes<T, kLanes>(sum, touched, job.self == nullptr ? nullptr : job.self + target, job.out + target, 0,
                               job.first_stage, flag);
     } else {
       T self[kLanes] = {};
       T out[kLanes];
       std::memcpy(out, job.out + target, count * sizeof(T));  // what is flagged must stay as it is
       if (job.self != nullptr) std::memcpy(self, job.self + target, count * sizeof(T));
-      finish_lanes<T, kLanes>(sum, touched, job.self == nullptr ? nullptr : self, out, 0, 1, job.first_stage, flag);
+      finish_lanes<T, kLanes>(sum, touched, job.self == nullptr ? nullptr : self, out, 0, job.first_stage, flag);
       std::memcpy(job.out + target, out, count * sizeof(T));
     }
   }
@@ -310,7 +294,7 @@ inline int64_t finish_columns(const FinishJob<T>& job, int64_t first, int64_t la
       const int64_t at = target * job.inner + column;
       const T* const start = job.self == nullptr ? nullptr : block + 1 == blocks ? self : job.self + at;
       finish_lanes<T, L>(sum, touched, start, job.out + at, static_cast<int>(block * L - column),
-                         job.counts == nullptr ? 1 : job.counts[target], job.first_stage,
+                         job.first_stage,
                          [&](int lane, bool uncertified) {
                            flagged[num_flagged] = static_cast<int32_t>(at + lane);
                            num_flagged += uncertified;
@@ -327,12 +311,7 @@ int64_t finish_cells(const FinishJob<T>& job, int64_t first, int64_t last, int32
 }
 
 template <class T>
-CellKernels<T> cell_kernels() {
+CellKernels<T> sum_cell_kernels() {
   return {&cell_doubles<T>,           &clear_cells<T>,          &add_rows_to_cells<T, int32_t>, &add_rows_to_cells<T, int64_t>,
           &add_entries_to_cells<T>, &finish_cells<T>};
 }
-
-template CellKernels<float> cell_kernels();
-template CellKernels<double> cell_kernels();
-template CellKernels<Half> cell_kernels();
-template CellKernels<BFloat16> cell_kernels();

@@ -1,6 +1,6 @@
 // What the algorithms without a sort ask of their vector kernels, which exist once per instruction set (cells.inl).
 //
-// A cell holds the filtered sums of one target, laid out as the kernels like it; a set is one cell for each target of a
+// A cell holds the filtered reductions of one target, laid out as the kernels like it; a set is one cell for each target of a
 // range. Cells are cleared to a value that no contribution leaves behind, so that a finished cell tells whether its target
 // had any.
 #pragma once
@@ -28,7 +28,6 @@ struct CellsJob {
   int64_t inner;
   Alpha alpha;
   bool complex_pairs;
-  int64_t* counts;         // [num_targets] or nullptr
   int64_t replica_stride;  // doubles between the kReplicas copies of a set; 0: one copy
 };
 
@@ -41,8 +40,8 @@ struct FinishJob {
   int64_t num_sets;
   int64_t set_stride;      // doubles
   const T* self;           // [num_targets, inner] or nullptr
+  bool include_self;       // whether it is a contribution, or only what untouched targets keep
   T* out;                  // [num_targets, inner]
-  const int64_t* counts;   // [num_targets] for the mean, or nullptr
   int64_t inner;
   FirstStage first_stage;
 };
@@ -50,6 +49,7 @@ struct FinishJob {
 template <class T>
 struct CellKernels {
   int64_t (*cell_doubles)(int64_t inner);
+  // Whole cells, of `doubles` in all.
   void (*clear)(double* cells, int64_t doubles);
   // Add rows [first, last) of `src` to the cells that `keys` name. They return the position of the first key out of range,
   // where they stop, or -1.
@@ -70,15 +70,15 @@ struct CellKernels {
 
 namespace portable {
 template <class T>
-CellKernels<T> cell_kernels();
+CellKernels<T> cell_kernels(Reduction reduction, bool include_self);
 }
 namespace avx2 {
 template <class T>
-CellKernels<T> cell_kernels();
+CellKernels<T> cell_kernels(Reduction reduction, bool include_self);
 }
 namespace avx512 {
 template <class T>
-CellKernels<T> cell_kernels();
+CellKernels<T> cell_kernels(Reduction reduction, bool include_self);
 }
 
 }  // namespace reprocuda::cpu

@@ -21,9 +21,10 @@ template <class T>
 class ElementBins {
  public:
   ElementBins(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers)
-      : problem_(problem), source_(keys, problem.complex_pairs), first_stage_(first_stage), kernels_(select_cell_kernels<T>()),
+      : problem_(problem), source_(keys, problem.complex_pairs), first_stage_(first_stage),
+        kernels_(select_cell_kernels<T>(problem.reduction, problem.include_self)),
         outputs_(problem.num_out * (problem.complex_pairs ? 2 : 1)), flagged_(outputs_, 1) {
-    doubles_ = set_doubles<T>(outputs_ * kStateDoubles<T>);
+    doubles_ = set_doubles(kernels_.cell_doubles(1) * outputs_);
     const int64_t most = kSetsBytes / (doubles_ * static_cast<int64_t>(sizeof(double)));
     workers_ = std::min(workers_for(problem.num_elements, kElementsPerWorker), max_workers);
     workers_ = static_cast<int>(std::clamp<int64_t>(most, 1, workers_));
@@ -44,8 +45,8 @@ class ElementBins {
       stopped >= 0 ? bad.note(stopped) : add(sets_ + part * doubles_, begin, end);
     });
     if (bad.found()) return bad.get();
-    const FinishJob<T> job{sets_, workers_, doubles_, static_cast<const T*>(problem_.self), static_cast<T*>(problem_.out),
-                           nullptr, 1, first_stage_};
+    const FinishJob<T> job{sets_, workers_, doubles_, static_cast<const T*>(problem_.self), problem_.include_self,
+                           static_cast<T*>(problem_.out), 1, first_stage_};
     const int64_t left = flagged_.finish(kernels_, job, workers_);
     if (left > 0) sum_uncertified(flagged_.list(), left);
     return -1;
@@ -66,7 +67,7 @@ class ElementBins {
 
   void sum_uncertified(int32_t* flagged, int64_t count) const {
     const ExactMemory memory(outputs_, 1);
-    const UncertifiedOutputs<T> outputs{static_cast<const T*>(problem_.self), static_cast<T*>(problem_.out), nullptr, 1,
+    const UncertifiedOutputs<T> outputs{static_cast<const T*>(problem_.start()), static_cast<T*>(problem_.out), problem_.reduction,
                                         outputs_, flagged, count, first_stage_};
     sum_exactly(outputs, Alpha{}, false, problem_.num_elements, workers_, memory.share(0),
                 [&](int64_t begin, int64_t end, auto&& visit) {
@@ -100,11 +101,11 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
   const int64_t targets = problem.dim_size;
   const int64_t length = keys.size(keys.ndim() - 1);
   const int64_t num_rows = problem.num_elements / length;
-  const int64_t doubles = set_doubles<T>(targets * kStateDoubles<T>);
+  const CellKernels<T> kernel = select_cell_kernels<T>(problem.reduction, problem.include_self);
+  const int64_t doubles = set_doubles(kernel.cell_doubles(1) * targets);
   const int workers = std::min(workers_for(problem.num_elements, kElementsPerWorker), max_workers);
   const int64_t per_task = std::max<int64_t>(1, kElementsPerWorker / 4 / (length + targets));
   const int64_t tasks = (num_rows + per_task - 1) / per_task;
-  const CellKernels<T> kernel = select_cell_kernels<T>();
   double* sets = nullptr;
   int32_t* flagged = nullptr;
   int64_t* num_flagged = nullptr;
@@ -131,19 +132,19 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
   };
   keys.with_index([&](auto* index) {
     for_each_row(kRoundingMode<T>, [&](int worker, int64_t row, const ElementKeys::Run& run) {
-      const CellsJob<T> job{sets + worker * doubles, targets, 1, Alpha{}, false, nullptr, 0};
-      kernel.clear(job.cells, targets * kStateDoubles<T>);
+      const CellsJob<T> job{sets + worker * doubles, targets, 1, Alpha{}, false, 0};
+      kernel.clear(job.cells, targets * kernel.cell_doubles(1));
       kernel.add_rows(job, index + run.index, src + run.src, 0, length);
-      const FinishJob<T> finish{job.cells, 1, doubles, self == nullptr ? nullptr : self + run.key, out + run.key, nullptr, 1,
-                                first_stage};
+      const FinishJob<T> finish{job.cells, 1, doubles, self == nullptr ? nullptr : self + run.key, problem.include_self,
+                                out + run.key, 1, first_stage};
       num_flagged[row] = kernel.finish(finish, 0, targets, flagged + row * targets);
     });
     if (std::all_of(num_flagged, num_flagged + num_rows, [](int64_t count) { return count == 0; })) return;
     const ExactMemory exact(targets, workers);
     for_each_row(RoundingMode::kNearest, [&](int worker, int64_t row, const ElementKeys::Run& run) {
       if (num_flagged[row] == 0) return;
-      const UncertifiedOutputs<T> outputs{self == nullptr ? nullptr : self + run.key, out + run.key, nullptr, 1, targets,
-                                          flagged + row * targets, num_flagged[row], first_stage};
+      const UncertifiedOutputs<T> outputs{self == nullptr || !problem.include_self ? nullptr : self + run.key, out + run.key,
+                                          problem.reduction, targets, flagged + row * targets, num_flagged[row], first_stage};
       sum_exactly(outputs, Alpha{}, false, length, 1, exact.share(worker), [&](int64_t begin, int64_t end, auto&& visit) {
         for (int64_t i = begin; i < end; ++i) visit(index[run.index + i], src + run.src + i, 0);
       });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../numerics/exact_product.h"
 #include "../numerics/exact_sum.h"
 #include "exact_format.h"
 #include "parallel.h"
@@ -53,7 +54,7 @@ bool by_vector(const int32_t* columns, int64_t count) {
 
 template <class T, class Position>
 const RowsKernels<T, Position>& kernels() {
-  static const auto selected = select_kernels([](auto isa) { return isa.template rows<T, Position>(); });
+  static const auto selected = select_kernels([](auto isa) { return isa.template rows<T, Position>(Reduction::kSum); });
   return selected;
 }
 
@@ -61,7 +62,7 @@ const RowsKernels<T, Position>& kernels() {
 template <class T, class Position>
 int64_t sum_in_pairs(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, int32_t* columns,
                      int64_t count) {
-  const bool divides = job.mean && last - first != 1;
+  const bool divides = job.divisor(last - first) != 1;
   if (std::is_same_v<T, double> || job.first_stage == FirstStage::kWide || divides) return count;
   const RoundingScope scope(RoundingMode::kNearest);
   return kernels<T, Position>().sum_in_pairs(job, first, last, target, columns, count);
@@ -97,7 +98,7 @@ template <class Format, class T, class Position>
 void finish(const RowsJob<T, Position>& job, int64_t num_rows, int64_t target, const int32_t* columns, int64_t count,
             const ExactTile<Format>& tile) {
   const int64_t at = target * job.inner + job.first_column;
-  const int64_t divisor = job.mean ? num_rows : 1;
+  const int64_t divisor = job.divisor(num_rows);
   if (job.self != nullptr && by_vector<Format>(columns, count)) {
     RowsJob<T, Position> self = job;
     self.src = job.self;
@@ -154,11 +155,29 @@ void exact_columns_parallel(const RowsJob<T, Position>& job, int64_t first, int6
   }
 }
 
+// Products have one output at a time, and its words all the memory.
+template <class T, class Position>
+void multiply_exactly(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, const int32_t* columns,
+                      int64_t count, int64_t* memory) {
+  const int64_t at = target * job.inner + job.first_column;
+  for (int64_t c = 0; c < count; ++c) {
+    T* const out = job.out + at + columns[c];
+    const T* const src = job.src + job.first_column + columns[c];
+    *out = multiply_until_settled<T>(reinterpret_cast<uint32_t*>(memory), kExactBytes / sizeof(uint32_t), [&](ExactProduct& product) {
+      if (job.self != nullptr) product.multiply(to_double(job.self[at + columns[c]]));
+      for (int64_t position = first; position < last; ++position) {
+        product.multiply(to_double(src[job.grouping.row(position) * job.inner]));
+      }
+    });
+  }
+}
+
 }  // namespace
 
 template <class T, class Position>
 void exact_segment(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, int32_t* columns,
                    int64_t count, int64_t* limbs) {
+  if (job.reduction == Reduction::kProd) return multiply_exactly(job, first, last, target, columns, count, limbs);
   count = sum_in_pairs(job, first, last, target, columns, count);
   if (count == 0) return;
   with_exact_format<T>(job.alpha, [&](auto format) {
@@ -169,6 +188,10 @@ void exact_segment(const RowsJob<T, Position>& job, int64_t first, int64_t last,
 template <class T, class Position>
 void exact_segment_parallel(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target,
                             const int32_t* columns, int64_t count) {
+  if (job.reduction == Reduction::kProd) {
+    int64_t memory[kExactBytes / sizeof(int64_t)];
+    return multiply_exactly(job, first, last, target, columns, count, memory);
+  }
   with_exact_format<T>(job.alpha, [&](auto format) {
     exact_columns_parallel<decltype(format)>(job, first, last, target, columns, count);
   });

@@ -1,7 +1,8 @@
 // The exact fallback where nothing is grouped: one more pass over the contributions, which adds those of the uncertified
-// outputs to pairs of doubles, and for what these do not prove another one to superaccumulators.
+// outputs to pairs of doubles, and for what these do not prove another one to superaccumulators. Products go through
+// integers of more and more words.
 //
-// Guarantee: the exact sum rounded once. Every worker has accumulators of its own for a window of outputs, merged at the
+// Guarantee: the exact result rounded once. Every worker has accumulators of its own for a window of outputs, merged at the
 // end; the number of windows depends on how many outputs are uncertified and on the size of the pool, never on the data
 // otherwise. Needs round-to-nearest mode. Cost: about 3 ns a contribution of an uncertified output and stage, 1 ns of any
 // other.
@@ -11,8 +12,10 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <type_traits>
 
+#include "../numerics/exact_product.h"
 #include "exact_format.h"
 #include "pair_sum.h"
 #include "parallel.h"
@@ -26,10 +29,9 @@ inline constexpr int64_t kExactPoolBytes = int64_t{8} << 20;
 // Outputs of one unit of work that the filter left over.
 template <class T>
 struct UncertifiedOutputs {
-  const T* self;           // [num_outputs] or nullptr
+  const T* self;           // [num_outputs] or nullptr: a contribution
   T* out;                  // [num_outputs]
-  const int64_t* counts;   // [num_outputs / inner] for the mean, or nullptr
-  int64_t inner;
+  Reduction reduction;
   int64_t num_outputs;
   int32_t* flagged;        // [count]; overwritten
   int64_t count;
@@ -72,7 +74,7 @@ class WidePool {
   static constexpr int64_t kSlotBytes = (Format::kLimbs + 1) * sizeof(int64_t);
   static constexpr int64_t kMostAdds = ExactAccumulation<Format>::kMostAdds;
 
-  explicit WidePool(std::byte* memory) : words_(reinterpret_cast<int64_t*>(memory)) {}
+  WidePool(std::byte* memory, int64_t) : words_(reinterpret_cast<int64_t*>(memory)) {}
   void clear(int64_t slots) const { std::memset(words_, 0, slots * kSlotBytes); }
   void normalize(int64_t slots) const {
     for (int64_t slot = 0; slot < slots; ++slot) sum(slot).normalize();
@@ -85,18 +87,87 @@ class WidePool {
   void add_self(int64_t slot, T value) const { add_term(sum(slot), value); }
   void merge(const WidePool& other, int64_t slot) const { sum(slot).merge(other.sum(slot)); }
   template <class T>
-  bool round(int64_t slot, int64_t count, T* result) const {
-    *result = sum(slot).template round_mean<T>(count);
+  bool round(int64_t slot, T* result) const {
+    *result = sum(slot).template round_mean<T>(1);
     return true;
   }
 
- private:
+ protected:
   ExactSumOf<Format> sum(int64_t slot) const {
     int64_t* const limbs = words_ + slot * (Format::kLimbs + 1);
     return {limbs, 1, reinterpret_cast<uint32_t*>(limbs + Format::kLimbs)};
   }
 
+ private:
   int64_t* words_;
+};
+
+// The same with a count of the terms, behind all of the sums.
+template <class Format>
+class MeanPool : public WidePool<Format> {
+  using Base = WidePool<Format>;
+
+ public:
+  static constexpr int64_t kSlotBytes = Base::kSlotBytes + sizeof(int64_t);
+
+  MeanPool(std::byte* memory, int64_t slots)
+      : Base(memory, slots), counts_(reinterpret_cast<int64_t*>(memory + slots * Base::kSlotBytes)) {}
+  void clear(int64_t slots) const {
+    Base::clear(slots);
+    std::fill_n(counts_, slots, int64_t{0});
+  }
+  template <class T>
+  void add(int64_t slot, const Alpha& alpha, bool complex_pairs, const T* row, int64_t column) const {
+    Base::add(slot, alpha, complex_pairs, row, column);
+    ++counts_[slot];
+  }
+  template <class T>
+  void add_self(int64_t slot, T value) const {
+    Base::add_self(slot, value);
+    ++counts_[slot];
+  }
+  void merge(const MeanPool& other, int64_t slot) const {
+    Base::merge(other, slot);
+    counts_[slot] += other.counts_[slot];
+  }
+  template <class T>
+  bool round(int64_t slot, T* result) const {
+    *result = this->sum(slot).template round_mean<T>(counts_[slot]);
+    return true;
+  }
+
+ private:
+  int64_t* counts_;
+};
+
+// Products of up to kWords words, of one worker: they do not merge. kLast: no stage follows.
+template <int kWords, bool kLast>
+class ProductPool {
+ public:
+  static constexpr int64_t kSlotBytes = sizeof(ExactProduct) + (kWords + ExactProduct::kSpareWords) * sizeof(uint32_t);
+  static constexpr int64_t kMostAdds = std::numeric_limits<int64_t>::max();
+
+  ProductPool(std::byte* memory, int64_t slots)
+      : products_(reinterpret_cast<ExactProduct*>(memory)), words_(reinterpret_cast<uint32_t*>(products_ + slots)) {}
+  void clear(int64_t slots) const {
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      new (products_ + slot) ExactProduct(words_ + slot * (kWords + ExactProduct::kSpareWords), kWords);
+    }
+  }
+  void normalize(int64_t) const {}
+  template <class T>
+  void add(int64_t slot, const Alpha&, bool, const T* row, int64_t column) const {
+    add_self(slot, row[column]);
+  }
+  template <class T>
+  void add_self(int64_t slot, T value) const { products_[slot].multiply(to_double(value)); }
+  void merge(const ProductPool&, int64_t) const {}
+  template <class T>
+  bool round(int64_t slot, T* result) const { return products_[slot].round(result) || kLast; }
+
+ private:
+  ExactProduct* products_;
+  uint32_t* words_;
 };
 
 // The pairs of doubles of one worker.
@@ -106,7 +177,7 @@ class PairPool {
   static constexpr int64_t kSlotBytes = sizeof(PairSum);
   static constexpr int64_t kMostAdds = std::numeric_limits<int64_t>::max();
 
-  explicit PairPool(std::byte* memory) : sums_(reinterpret_cast<PairSum*>(memory)) {}
+  PairPool(std::byte* memory, int64_t) : sums_(reinterpret_cast<PairSum*>(memory)) {}
   void clear(int64_t slots) const { std::fill_n(sums_, slots, PairSum{}); }
   void normalize(int64_t) const {}
   template <class T>
@@ -122,7 +193,7 @@ class PairPool {
   void add_self(int64_t slot, T value) const { sums_[slot].add(to_double(value)); }
   void merge(const PairPool& other, int64_t slot) const { sums_[slot].merge(other.sums_[slot]); }
   template <class T>
-  bool round(int64_t slot, int64_t, T* result) const { return sums_[slot].round(result); }
+  bool round(int64_t slot, T* result) const { return sums_[slot].round(result); }
 
  private:
   PairSum* sums_;
@@ -137,7 +208,7 @@ int64_t sum_in_pools(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, b
   int32_t* const slots = memory.slots;
   const int64_t window = std::max<int64_t>(1, worker_bytes / Pool::kSlotBytes);
   const int64_t parts = std::max<int64_t>(num_workers, num_contributions / Pool::kMostAdds + 1);
-  const auto pool_of = [&](int64_t worker) { return Pool(memory.pool + worker * worker_bytes); };
+  const auto pool_of = [&](int64_t worker) { return Pool(memory.pool + worker * worker_bytes, window); };
   const auto each_part = [&](int64_t count, auto&& run) {
     if (num_workers > 1) return run_tasks(num_workers, count, run);
     for (int64_t part = 0; part < count; ++part) run(0, part);
@@ -166,7 +237,7 @@ int64_t sum_in_pools(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, b
         for (int other = 1; other < num_workers; ++other) sums.merge(pool_of(other), slot);
         if (outputs.self != nullptr) sums.add_self(slot, outputs.self[output]);
         T result;  // not in place: the next stage still needs `self`
-        if (!sums.round(slot, outputs.counts == nullptr ? 1 : outputs.counts[output / outputs.inner], &result)) continue;
+        if (!sums.round(slot, &result)) continue;
         outputs.out[output] = result;
         flagged[slot] = kDone;
       }
@@ -183,17 +254,24 @@ int64_t sum_in_pools(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, b
 template <class T, class Source>
 void sum_exactly(UncertifiedOutputs<T> outputs, const Alpha& alpha, bool complex_pairs, int64_t num_contributions,
                  int num_workers, const ExactShare& memory, Source&& source) {
+  const auto reduce_in = [&](auto* pool, int workers) {
+    using Pool = std::remove_pointer_t<decltype(pool)>;
+    outputs.count = sum_in_pools<Pool>(outputs, alpha, complex_pairs, num_contributions, workers, memory, source);
+  };
+  if (outputs.reduction == Reduction::kProd) {
+    reduce_in(static_cast<ProductPool<8, false>*>(nullptr), 1);
+    if (outputs.count > 0) reduce_in(static_cast<ProductPool<64, false>*>(nullptr), 1);
+    if (outputs.count > 0) reduce_in(static_cast<ProductPool<1500, true>*>(nullptr), 1);
+    return;
+  }
   with_exact_format<T>(alpha, [&](auto format) {
     using Format = decltype(format);
-    const auto sum_in = [&](auto* pool) {
-      using Pool = std::remove_pointer_t<decltype(pool)>;
-      return sum_in_pools<Pool>(outputs, alpha, complex_pairs, num_contributions, num_workers, memory, source);
-    };
+    if (outputs.reduction == Reduction::kMean) return reduce_in(static_cast<MeanPool<Format>*>(nullptr), num_workers);
     if constexpr (!std::is_same_v<T, double>) {
-      const bool by_pairs = outputs.first_stage != FirstStage::kWide && outputs.counts == nullptr;
-      if (by_pairs) outputs.count = sum_in(static_cast<PairPool<kHoldsProducts<Format>>*>(nullptr));
+      const bool by_pairs = outputs.first_stage != FirstStage::kWide;
+      if (by_pairs) reduce_in(static_cast<PairPool<kHoldsProducts<Format>>*>(nullptr), num_workers);
     }
-    if (outputs.count > 0) sum_in(static_cast<WidePool<Format>*>(nullptr));
+    if (outputs.count > 0) reduce_in(static_cast<WidePool<Format>*>(nullptr), num_workers);
   });
 }
 

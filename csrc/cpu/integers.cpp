@@ -1,6 +1,7 @@
 #include "integers.h"
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 
 #include "accumulate.h"
@@ -14,37 +15,92 @@ namespace {
 
 constexpr int64_t kElementsPerWorker = 1 << 16;
 
-// A bool in torch's storage; adding is OR.
+// A bool in torch's storage; anything but 0 is true.
 struct Bool {
   uint8_t bits;
 };
 
-inline void add(Bool& sum, Bool term) { sum.bits = (sum.bits != 0) | (term.bits != 0); }
+// How one integer joins the result: the types are signed where the dtype is, and wrap around.
+struct Add {
+  static void combine(Bool& result, Bool x) { result.bits = (result.bits != 0) | (x.bits != 0); }
+  template <class X>
+  static void combine(X& result, X x) {
+    using U = std::make_unsigned_t<X>;
+    result = static_cast<X>(static_cast<U>(static_cast<U>(result) + static_cast<U>(x)));
+  }
+  template <class X>
+  static X identity() { return X{}; }
+};
+
+struct Multiply {
+  static void combine(Bool& result, Bool x) { result.bits = (result.bits != 0) & (x.bits != 0); }
+  template <class X>
+  static void combine(X& result, X x) {
+    result = static_cast<X>(static_cast<uint64_t>(result) * static_cast<uint64_t>(x));
+  }
+  template <class X>
+  static X identity() { return X{1}; }
+};
+
+struct TakeLargest {
+  static void combine(Bool& result, Bool x) { Add::combine(result, x); }
+  template <class X>
+  static void combine(X& result, X x) { result = std::max(result, x); }
+  template <class X>
+  static X identity() {
+    if constexpr (std::is_same_v<X, Bool>) {
+      return Bool{0};
+    } else {
+      return std::numeric_limits<X>::min();
+    }
+  }
+};
+
+struct TakeSmallest {
+  static void combine(Bool& result, Bool x) { Multiply::combine(result, x); }
+  template <class X>
+  static void combine(X& result, X x) { result = std::min(result, x); }
+  template <class X>
+  static X identity() {
+    if constexpr (std::is_same_v<X, Bool>) {
+      return Bool{1};
+    } else {
+      return std::numeric_limits<X>::max();
+    }
+  }
+};
+
 inline Bool scale(Bool x, int64_t alpha) { return {static_cast<uint8_t>(x.bits != 0 && alpha != 0)}; }
-
-template <class U>
-inline void add(U& sum, U term) {
-  sum = static_cast<U>(sum + term);
-}
-template <class U>
-inline U scale(U x, int64_t alpha) {
-  return static_cast<U>(x * static_cast<U>(alpha));
+template <class X>
+inline X scale(X x, int64_t alpha) {
+  Multiply::combine(x, static_cast<X>(alpha));
+  return x;
 }
 
-// Calls function(U{}) with the unsigned type in which a dtype wraps around.
+// Calls function(X{}) with the type that holds a dtype.
 template <class Function>
 void with_storage(Dtype dtype, Function&& function) {
   switch (dtype) {
     case Dtype::kBool: return function(Bool{});
-    case Dtype::kUInt8:
-    case Dtype::kInt8: return function(uint8_t{});
-    case Dtype::kInt16: return function(uint16_t{});
-    case Dtype::kInt32: return function(uint32_t{});
-    default: return function(uint64_t{});
+    case Dtype::kUInt8: return function(uint8_t{});
+    case Dtype::kInt8: return function(int8_t{});
+    case Dtype::kInt16: return function(int16_t{});
+    case Dtype::kInt32: return function(int32_t{});
+    default: return function(int64_t{});
   }
 }
 
-template <class U, class Index>
+template <class Function>
+void with_operation(Reduction reduction, Function&& function) {
+  switch (reduction) {
+    case Reduction::kProd: return function(Multiply{});
+    case Reduction::kAmax: return function(TakeLargest{});
+    case Reduction::kAmin: return function(TakeSmallest{});
+    default: return function(Add{});
+  }
+}
+
+template <class U, class Operation, class Index>
 class IntegerRows {
  public:
   IntegerRows(const Accumulation& problem, const Index* index)
@@ -79,30 +135,44 @@ class IntegerRows {
 
  private:
   // A whole slice of one column. Locals: a store of bytes might change anything else.
-  void add_column(int64_t slice) const {
+  void combine_column(int64_t slice) const {
     const Index* const index = index_;
     const U* const from = src_ + slice * problem_.num_rows;
     U* const to = out_ + slice * problem_.num_targets;
     const int64_t num_rows = problem_.num_rows;
-    for (int64_t row = 0; row < num_rows; ++row) add(to[index[row]], from[row]);
+    for (int64_t row = 0; row < num_rows; ++row) Operation::combine(to[index[row]], from[row]);
   }
 
   void add_rows(int64_t slice, int64_t first_target, int64_t last_target, int64_t first_column, int64_t last_column) const {
-    const uint64_t width = static_cast<uint64_t>(last_target - first_target);
+    const auto each_row = [&](auto&& visit) {
+      for_each_row(slice, first_target, last_target, visit);
+    };
+    if (!problem_.include_self) {
+      each_row([&](U* to, const U*) { std::fill(to + first_column, to + last_column, Operation::template identity<U>()); });
+    }
     const Alpha& alpha = problem_.alpha;
-    const bool whole = width == static_cast<uint64_t>(problem_.num_targets);
-    if (problem_.inner == 1 && whole && permutation_ == nullptr && alpha.is_one && problem_.ignored_target < 0) return add_column(slice);
+    const bool whole = first_target == 0 && last_target == problem_.num_targets;
+    if (problem_.inner == 1 && whole && permutation_ == nullptr && alpha.is_one && problem_.ignored_target < 0) return combine_column(slice);
+    if (alpha.is_one) {
+      each_row([&](U* to, const U* from) {
+        for (int64_t f = first_column; f < last_column; ++f) Operation::combine(to[f], from[f]);
+      });
+    } else {
+      each_row([&](U* to, const U* from) {
+        for (int64_t f = first_column; f < last_column; ++f) Operation::combine(to[f], scale(from[f], alpha.integer));
+      });
+    }
+  }
+
+  // Calls visit(row of the result, row of the source).
+  template <class Visit>
+  void for_each_row(int64_t slice, int64_t first_target, int64_t last_target, Visit&& visit) const {
+    const uint64_t width = static_cast<uint64_t>(last_target - first_target);
     for (int64_t position = 0; position < problem_.num_rows; ++position) {
       const int64_t target = index_[position];
       if (static_cast<uint64_t>(target - first_target) >= width || target == problem_.ignored_target) continue;
       const int64_t row = permutation_ == nullptr ? position : permutation_[position];
-      const U* const from = src_ + (slice * problem_.num_rows + row) * problem_.inner;
-      U* const to = out_ + (slice * problem_.num_targets + target) * problem_.inner;
-      if (alpha.is_one) {
-        for (int64_t f = first_column; f < last_column; ++f) add(to[f], from[f]);
-      } else {
-        for (int64_t f = first_column; f < last_column; ++f) add(to[f], scale(from[f], alpha.integer));
-      }
+      visit(out_ + (slice * problem_.num_targets + target) * problem_.inner, src_ + (slice * problem_.num_rows + row) * problem_.inner);
     }
   }
 
@@ -114,23 +184,37 @@ class IntegerRows {
 };
 
 // torch divides integer sums by the count with rounding towards minus infinity.
+template <class U>
+inline void divide_down(U& sum, int64_t count) {
+  if constexpr (!std::is_same_v<U, Bool>) {
+    const int64_t wide = static_cast<int64_t>(sum);
+    sum = static_cast<U>(wide / count - (wide % count < 0 ? 1 : 0));
+  }
+}
+
+// How often each of `num_targets` is named, `self` counted with those that are; `each(visit)` calls visit(target).
+template <class Each>
+void count_contributions(int64_t* counts, int64_t num_targets, bool count_self, Each&& each) {
+  std::fill_n(counts, num_targets, int64_t{0});
+  each([&](int64_t target) { ++counts[target]; });
+  if (!count_self) return;
+  for (int64_t target = 0; target < num_targets; ++target) counts[target] += counts[target] > 0;
+}
+
 template <class U, class Index>
 void divide_by_counts(const Accumulation& problem, const Index* index) {
-  if constexpr (!std::is_same_v<U, Bool>) {
-    int64_t* counts = nullptr;
-    const Workspace memory = lease([&](Layout& layout) { counts = layout.take<int64_t>(problem.num_targets); });
-    std::fill_n(counts, problem.num_targets, int64_t{0});
-    for (int64_t row = 0; row < problem.num_rows; ++row) counts[index[row]] += index[row] != problem.ignored_target;
-    const bool is_signed = problem.dtype != Dtype::kUInt8;
-    U* out = static_cast<U*>(problem.out);
-    for (int64_t slice = 0; slice < problem.outer; ++slice) {
-      for (int64_t target = 0; target < problem.num_targets; ++target) {
-        for (int64_t f = 0; f < problem.inner; ++f, ++out) {
-          if (counts[target] == 0) continue;
-          const int64_t sum = is_signed ? static_cast<int64_t>(static_cast<std::make_signed_t<U>>(*out)) : static_cast<int64_t>(*out);
-          const int64_t quotient = sum / counts[target];
-          *out = static_cast<U>(quotient - (sum % counts[target] < 0 ? 1 : 0));
-        }
+  int64_t* counts = nullptr;
+  const Workspace memory = lease([&](Layout& layout) { counts = layout.take<int64_t>(problem.num_targets); });
+  count_contributions(counts, problem.num_targets, problem.start() != nullptr, [&](auto&& visit) {
+    for (int64_t row = 0; row < problem.num_rows; ++row) {
+      if (index[row] != problem.ignored_target) visit(index[row]);
+    }
+  });
+  U* out = static_cast<U*>(problem.out);
+  for (int64_t slice = 0; slice < problem.outer; ++slice) {
+    for (int64_t target = 0; target < problem.num_targets; ++target) {
+      for (int64_t f = 0; f < problem.inner; ++f, ++out) {
+        if (counts[target] > 1) divide_down(*out, counts[target]);
       }
     }
   }
@@ -141,8 +225,8 @@ void accumulate_indexed(const Accumulation& problem, const Index* index) {
   fill_untouched(problem);
   with_storage(problem.dtype, [&](auto storage) {
     using U = decltype(storage);
-    IntegerRows<U, Index>(problem, index).run();
-    if (problem.mean) divide_by_counts<U>(problem, index);
+    with_operation(problem.reduction, [&](auto operation) { IntegerRows<U, decltype(operation), Index>(problem, index).run(); });
+    if (problem.mean()) divide_by_counts<U>(problem, index);
   });
 }
 
@@ -180,7 +264,20 @@ int64_t accumulate_integers(const ElementAccumulation& problem) {
   with_storage(problem.dtype, [&](auto storage) {
     using U = decltype(storage);
     U* const out = static_cast<U*>(problem.out);
-    keys.for_each<U>(0, problem.num_elements, [=](int64_t key, U value) { add(out[key], value); });
+    const auto each_element = [&](auto&& visit) { keys.for_each<U>(0, problem.num_elements, visit); };
+    with_operation(problem.reduction, [&](auto operation) {
+      using Operation = decltype(operation);
+      if (!problem.include_self) each_element([&](int64_t key, U) { out[key] = Operation::template identity<U>(); });
+      each_element([&](int64_t key, U value) { Operation::combine(out[key], value); });
+    });
+    if (!problem.mean()) return;
+    int64_t* counts = nullptr;
+    const Workspace memory = lease([&](Layout& layout) { counts = layout.take<int64_t>(problem.num_out); });
+    count_contributions(counts, problem.num_out, problem.start() != nullptr,
+                        [&](auto&& visit) { each_element([&](int64_t key, U) { visit(key); }); });
+    for (int64_t at = 0; at < problem.num_out; ++at) {
+      if (counts[at] > 1) divide_down(out[at], counts[at]);
+    }
   });
   return -1;
 }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #if defined(__x86_64__)
@@ -14,6 +16,7 @@
 
 #include "../numerics/double_double.h"
 #include "../numerics/interval.h"
+#include "../numerics/product.h"
 #include "binned_sum.h"
 #include "cells_kernel.h"
 #include "exact.h"

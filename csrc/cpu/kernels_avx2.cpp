@@ -9,7 +9,9 @@ namespace reprocuda::cpu::avx2 {
 inline constexpr int kLanes = 4;
 
 #include "lanes.inl"
+#include "reducers.inl"
 #include "cells.inl"
+#include "reduced_cells.inl"
 #include "rows_kernel.inl"
 #include "rows_single.inl"
 #include "pairs.inl"

@@ -6,7 +6,9 @@ namespace reprocuda::cpu::portable {
 inline constexpr int kLanes = 2;
 
 #include "lanes.inl"
+#include "reducers.inl"
 #include "cells.inl"
+#include "reduced_cells.inl"
 #include "rows_kernel.inl"
 #include "rows_single.inl"
 #include "pairs.inl"

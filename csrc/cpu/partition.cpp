@@ -26,7 +26,7 @@ template <class T, class Source>
 class PartitionDriver {
  public:
   PartitionDriver(const PartitionProblem<T>& problem, const Source& source)
-      : problem_(problem), source_(source), kernels_(select_cell_kernels<T>()) {
+      : problem_(problem), source_(source), kernels_(select_cell_kernels<T>(problem.reduction, problem.include_self)) {
     workers_ = std::min(workers_for(problem.num_elements, kElementsPerWorker), problem.max_workers);
     const int bits = std::bit_width(static_cast<uint64_t>(problem.num_targets - 1));
     const int range_bits = std::bit_width(static_cast<uint64_t>(kRangeTargets)) - 1;
@@ -34,7 +34,7 @@ class PartitionDriver {
     shift_ = std::max({0, std::min(bits, range_bits), bits - most_range_bits});
     num_ranges_ = ((problem.num_targets - 1) >> shift_) + 1;
     range_targets_ = std::min(problem.num_targets, int64_t{1} << shift_);
-    set_doubles_ = set_doubles<T>(range_targets_ * kStateDoubles<T>);
+    set_doubles_ = set_doubles(kernels_.cell_doubles(1) * range_targets_);
   }
 
   int64_t run() {
@@ -104,12 +104,12 @@ class PartitionDriver {
 
   FinishJob<T> finish_job(int64_t range, int64_t worker, int64_t num_sets) const {
     const int64_t first = first_target(range);
-    return {set(worker), num_sets, set_doubles_, problem_.self == nullptr ? nullptr : problem_.self + first, problem_.out + first,
-            nullptr, 1, problem_.first_stage};
+    return {set(worker), num_sets, set_doubles_, problem_.self == nullptr ? nullptr : problem_.self + first,
+            problem_.include_self, problem_.out + first, 1, problem_.first_stage};
   }
 
   void add(int64_t worker, int64_t range, int64_t begin, int64_t end) const {
-    kernels_.clear(set(worker), targets(range) * kStateDoubles<T>);
+    kernels_.clear(set(worker), targets(range) * kernels_.cell_doubles(1));
     kernels_.add_entries(set(worker), entries_ + begin, end - begin, problem_.alpha);
   }
 
@@ -159,8 +159,9 @@ class PartitionDriver {
     run_tasks(shares, num_ranges_, [&](int worker, int64_t range) {
       if (num_flagged_[range] == 0) return;
       const int64_t first = first_target(range);
-      const UncertifiedOutputs<T> outputs{problem_.self == nullptr ? nullptr : problem_.self + first, problem_.out + first,
-                                          nullptr, 1, targets(range), flagged_ + first, num_flagged_[range], problem_.first_stage};
+      const UncertifiedOutputs<T> outputs{problem_.self == nullptr || !problem_.include_self ? nullptr : problem_.self + first,
+                                          problem_.out + first, problem_.reduction, targets(range), flagged_ + first,
+                                          num_flagged_[range], problem_.first_stage};
       const Entry<T>* const entries = entries_ + entries_begin(range);
       const int64_t size = entries_end(range) - entries_begin(range);
       sum_exactly(outputs, problem_.alpha, false, size, together ? workers_ : 1, memory.share(worker),

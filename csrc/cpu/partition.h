@@ -79,6 +79,8 @@ class ElementValues {
 template <class T>
 struct PartitionProblem {
   const T* self;           // [num_targets] or nullptr
+  bool include_self;
+  Reduction reduction;
   T* out;                  // [num_targets]
   int64_t num_targets;
   int64_t num_elements;    // positions of the source of keys

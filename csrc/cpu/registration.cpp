@@ -3,6 +3,7 @@
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
 #include "../ops/index_put.h"
+#include "../ops/reduce.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
@@ -99,6 +100,7 @@ void set_force_exact(int64_t level) {
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_index_add<CpuBackend>(library);
   register_scatter_add<CpuBackend>(library);
+  register_reduce<CpuBackend>(library);
   register_index_put<CpuBackend>(library);
   register_embedding<CpuBackend>(library);
   register_segment<CpuBackend>(library);

@@ -28,7 +28,7 @@ template <class T, class Position>
 class RowsDriver {
  public:
   RowsDriver(const Accumulation& problem, const Grouping<Position>& grouping, FirstStage first_stage)
-      : problem_(problem), grouping_(grouping), first_stage_(first_stage), kernels_(select_kernels([](auto isa) { return isa.template rows<T, Position>(); })) {
+      : problem_(problem), grouping_(grouping), first_stage_(first_stage), kernels_(select_kernels([&](auto isa) { return isa.template rows<T, Position>(problem.reduction); })) {
     const int64_t elements = problem.outer * (grouping.num_rows + grouping.num_segments) * problem.inner;
     workers_ = workers_for(elements, kElementsPerWorker);
     plan_tiles();
@@ -41,7 +41,7 @@ class RowsDriver {
     int32_t* flags = nullptr;
     std::byte* limbs = nullptr;
     const int64_t columns = problem_.inner == 1 ? kSegmentBatch : tile_columns_;
-    const int64_t state_doubles = kStateDoubles<T> * (columns + kLanePadding);
+    const int64_t state_doubles = kernels_.state_doubles * (columns + kLanePadding);
     const Workspace workspace = lease([&](Layout& layout) {
       states = layout.take<double>(workers_ * state_doubles);
       flags = layout.take<int32_t>(workers_ * columns);
@@ -97,7 +97,7 @@ class RowsDriver {
     slices_at_once_ = ranges_ == 1 ? problem_.outer : std::clamp<int64_t>(kPartialBytes / (range_bytes * ranges_), 1, problem_.outer);
   }
 
-  int64_t part_doubles() const { return kStateDoubles<T> * (tile_columns_ + kLanePadding); }
+  int64_t part_doubles() const { return kernels_.state_doubles * (tile_columns_ + kLanePadding); }
 
   double* parts(int64_t slice, int64_t range, int64_t tile, int side) const {
     return parts_ + (((slice * tiles_ + tile) * ranges_ + range) * 2 + side) * part_doubles();
@@ -105,7 +105,7 @@ class RowsDriver {
 
   RowsJob<T, Position> job(int64_t outer, int64_t tile) const {
     const int64_t outputs = problem_.num_targets * problem_.inner;
-    const T* const self = static_cast<const T*>(problem_.self);
+    const T* const self = static_cast<const T*>(problem_.start());
     RowsJob<T, Position> job;
     job.src = static_cast<const T*>(problem_.src) + outer * problem_.num_rows * problem_.inner;
     job.self = self == nullptr ? nullptr : self + outer * outputs;
@@ -116,7 +116,8 @@ class RowsDriver {
     job.grouping = grouping_;
     job.alpha = problem_.alpha;
     job.complex_pairs = problem_.complex_pairs;
-    job.mean = problem_.mean;
+    job.reduction = problem_.reduction;
+    job.include_self = problem_.include_self;
     job.first_stage = first_stage_;
     job.untouched_done = untouched_done_;
     job.ignored_target = problem_.ignored_target;
@@ -216,7 +217,7 @@ class RowsDriver {
   // Where most targets have no rows, or are not even listed, they are filled in one sweep beforehand.
   bool prefill_untouched() const {
     if (problem_.self == problem_.out) return true;
-    if (grouping_.targets == nullptr && grouping_.num_rows / 2 >= grouping_.num_segments) return false;
+    if (problem_.include_self && grouping_.targets == nullptr && grouping_.num_rows / 2 >= grouping_.num_segments) return false;
     fill_untouched(problem_);
     return true;
   }

@@ -1,38 +1,49 @@
 // The entry points of the rows kernels: choose the vector width for the tile. Included last.
 
-template <class T, class Position, class Use>
+template <class Family, class T, class Position, class Use>
 inline auto with_sums(const RowsJob<T, Position>& job, const RowsScratch& scratch, Use&& use) {
-  if (job.columns == 1) {
-    SingleColumnSums<T, Position> sums(job, scratch);
+  if constexpr (!std::is_same_v<Family, Summing>) {
+    if (job.columns >= kLanes) {
+      RowSums<Family, T, Position, kLanes> sums(job, scratch);
+      return use(sums);
+    }
+    RowSums<Family, T, Position, 1> sums(job, scratch);
+    return use(sums);
+  } else {
+    if (job.columns == 1) {
+      SingleColumnSums<T, Position> sums(job, scratch);
+      return use(sums);
+    }
+    if constexpr (kLanes >= 8) {
+      if (job.columns >= 8) {
+        RowSums<Summing, T, Position, 8> sums(job, scratch);
+        return use(sums);
+      }
+    }
+    if constexpr (kLanes >= 4) {
+      if (job.columns >= 4) {
+        RowSums<Summing, T, Position, 4> sums(job, scratch);
+        return use(sums);
+      }
+    }
+    RowSums<Summing, T, Position, 2> sums(job, scratch);
     return use(sums);
   }
-  if constexpr (kLanes >= 8) {
-    if (job.columns >= 8) {
-      RowSums<T, Position, 8> sums(job, scratch);
-      return use(sums);
-    }
-  }
-  if constexpr (kLanes >= 4) {
-    if (job.columns >= 4) {
-      RowSums<T, Position, 4> sums(job, scratch);
-      return use(sums);
-    }
-  }
-  RowSums<T, Position, 2> sums(job, scratch);
-  return use(sums);
 }
 
-template <class T, class Position>
+template <class Family, class T, class Position>
 void run_rows_range(const RowsJob<T, Position>& job, const RowsRange& range, const RowsScratch& scratch) {
-  if (job.columns == 1 && job.grouping.targets == nullptr && !job.mean) {
-    return SingleColumnSums<T, Position>(job, scratch).sum_batches(range);
+  if constexpr (std::is_same_v<Family, Summing>) {
+    if (job.columns == 1 && job.grouping.targets == nullptr && job.reduction == Reduction::kSum && job.include_self) {
+      return SingleColumnSums<T, Position>(job, scratch).sum_batches(range);
+    }
   }
-  with_sums(job, scratch, [&](auto& sums) { walk_range(job, range, sums); });
+  with_sums<Family>(job, scratch, [&](auto& sums) { walk_range(job, range, sums); });
 }
 
-template <class T, class Position>
+template <class Family, class T, class Position>
 int64_t merge_split(const RowsJob<T, Position>& job, const SplitSegment& split, const RowsScratch& scratch) {
-  return with_sums(job, scratch, [&](auto& sums) { return sums.merge(split); });
+  return with_sums<Family>(job, scratch, [&](auto& sums) { return sums.merge(split); });
 }
 
 template <class T, class Position>
@@ -52,16 +63,27 @@ void add_to_bins(const RowsJob<T, Position>& job, int64_t first, int64_t last, i
   if constexpr (!std::is_same_v<T, double>) BinnedRows<T, Position>(job, column, columns, bins, flags).add(first, last);
 }
 
-template <class T, class Position>
-RowsKernels<T, Position> rows_kernels() {
-  return {&run_rows_range<T, Position>, &merge_split<T, Position>, &sum_in_pairs<T, Position>, &add_to_bins<T, Position>};
+template <class Family, class T, class Position>
+RowsKernels<T, Position> rows_kernels_of() {
+  return {Family::template Of<T, 2>::kStates, &run_rows_range<Family, T, Position>, &merge_split<Family, T, Position>,
+          &sum_in_pairs<T, Position>, &add_to_bins<T, Position>};
 }
 
-template RowsKernels<float, int32_t> rows_kernels();
-template RowsKernels<float, int64_t> rows_kernels();
-template RowsKernels<double, int32_t> rows_kernels();
-template RowsKernels<double, int64_t> rows_kernels();
-template RowsKernels<Half, int32_t> rows_kernels();
-template RowsKernels<Half, int64_t> rows_kernels();
-template RowsKernels<BFloat16, int32_t> rows_kernels();
-template RowsKernels<BFloat16, int64_t> rows_kernels();
+template <class T, class Position>
+RowsKernels<T, Position> rows_kernels(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kProd: return rows_kernels_of<Multiplying, T, Position>();
+    case Reduction::kAmax: return rows_kernels_of<Extreme<false>, T, Position>();
+    case Reduction::kAmin: return rows_kernels_of<Extreme<true>, T, Position>();
+    default: return rows_kernels_of<Summing, T, Position>();  // a mean is a sum until it is rounded
+  }
+}
+
+template RowsKernels<float, int32_t> rows_kernels(Reduction);
+template RowsKernels<float, int64_t> rows_kernels(Reduction);
+template RowsKernels<double, int32_t> rows_kernels(Reduction);
+template RowsKernels<double, int64_t> rows_kernels(Reduction);
+template RowsKernels<Half, int32_t> rows_kernels(Reduction);
+template RowsKernels<Half, int64_t> rows_kernels(Reduction);
+template RowsKernels<BFloat16, int32_t> rows_kernels(Reduction);
+template RowsKernels<BFloat16, int64_t> rows_kernels(Reduction);

@@ -22,6 +22,9 @@ inline constexpr int kStateDoubles = 2;
 template <>
 inline constexpr int kStateDoubles<double> = 4;
 
+// The same for the widest of all reductions.
+inline constexpr int kMostStateDoubles = 5;
+
 // A single column rounds this many segments at a time, from cells as cells_kernel.h has them.
 inline constexpr int64_t kSegmentBatch = 256;
 
@@ -29,7 +32,7 @@ inline constexpr int64_t kSegmentBatch = 256;
 template <class T, class Position>
 struct RowsJob {
   const T* src;            // [num_rows, inner]
-  const T* self;           // [num_targets, inner] or nullptr
+  const T* self;           // [num_targets, inner] or nullptr: a contribution
   T* out;                  // [num_targets, inner]
   int64_t inner;
   int64_t first_column;
@@ -37,15 +40,21 @@ struct RowsJob {
   Grouping<Position> grouping;
   Alpha alpha;
   bool complex_pairs;
-  bool mean;
+  Reduction reduction;
+  bool include_self;       // else `self` is nullptr here, and what is untouched final already
   FirstStage first_stage;
   bool untouched_done;     // targets without contributions are final already
   int64_t ignored_target;
+
+  // What the reduction of `num_rows` rows is divided by.
+  int64_t divisor(int64_t num_rows) const {
+    return reduction == Reduction::kMean ? num_rows + (self == nullptr ? 0 : 1) : 1;
+  }
 };
 
 // A worker's own memory.
 struct RowsScratch {
-  double* state;           // kStateDoubles * (kTileColumns + 8), and of kSegmentBatch + 8
+  double* state;           // state_doubles * (kTileColumns + 8), and of kSegmentBatch + 8
   int32_t* flagged;        // [kTileColumns], and [kSegmentBatch]: columns of the tile that the filter did not certify
   int64_t* limbs;          // memory for the exact fallback
 };
@@ -71,10 +80,11 @@ struct SplitSegment {
 
 template <class T, class Position>
 struct RowsKernels {
+  int state_doubles;  // that hold the filtered reduction of one output
   void (*run_range)(const RowsJob<T, Position>&, const RowsRange&, const RowsScratch&);
   // Returns how many columns it left in scratch.flagged for the exact fallback.
   int64_t (*merge)(const RowsJob<T, Position>&, const SplitSegment&, const RowsScratch&);
-  // For the exact fallback of 16- and 32-bit floats, in round-to-nearest mode: sums `columns` of positions [first, last) in
+  // Sums only. For the exact fallback of 16- and 32-bit floats, in round-to-nearest mode: sums `columns` of positions [first, last) in
   // pairs of doubles, stores what is proven and returns how many columns it leaves, at the front of `columns`.
   int64_t (*sum_in_pairs)(const RowsJob<T, Position>&, int64_t first, int64_t last, int64_t target, int32_t* columns,
                           int64_t count);
@@ -87,15 +97,15 @@ struct RowsKernels {
 // The kernels of each instruction set.
 namespace portable {
 template <class T, class Position>
-RowsKernels<T, Position> rows_kernels();
+RowsKernels<T, Position> rows_kernels(Reduction reduction);
 }
 namespace avx2 {
 template <class T, class Position>
-RowsKernels<T, Position> rows_kernels();
+RowsKernels<T, Position> rows_kernels(Reduction reduction);
 }
 namespace avx512 {
 template <class T, class Position>
-RowsKernels<T, Position> rows_kernels();
+RowsKernels<T, Position> rows_kernels(Reduction reduction);
 }
 
 }  // namespace reprocuda::cpu

@@ -1,12 +1,12 @@
-// Sums of the rows of whole segments, tile by tile; included per instruction set after lanes.inl.
+// Reductions of the rows of whole segments, tile by tile; included per instruction set after reducers.inl.
 //
-// Guarantee: certified outputs are exact sums rounded once, the others are handed to the exact fallback before anything is
+// Guarantee: certified outputs are exact results rounded once, the others are handed to the exact fallback before anything is
 // stored over `self`. Runs under the rounding mode that its lanes ask for. Cost: each source element is read once; a tile of
 // up to kRegisterBlocks vectors stays in registers, a wider one in the first-level cache, eight rows at a time, with the
 // next eight prefetched because gathered rows defeat the hardware's guess.
 
-template <class T>
-inline constexpr int kRegisterBlocks = (kLanes == 8 ? 16 : 8) / kStateDoubles<T>;
+template <class Sum>
+inline constexpr int kRegisterBlocks = std::bit_floor(static_cast<unsigned>((kLanes == 8 ? 16 : 8) / Sum::kStates));
 inline constexpr int kGroupRows = 8;
 inline constexpr int64_t kPrefetchDistance = 32;
 
@@ -44,10 +44,10 @@ inline void walk_range(const RowsJob<T, Position>& job, const RowsRange& range, 
   }
 }
 
-template <class T, class Position, int L>
+template <class Family, class T, class Position, int L>
 class RowSums {
  public:
-  using Sum = Lanes<T, L>;
+  using Sum = typename Family::template Of<T, L>;
   static constexpr int64_t kBlockState = Sum::kStates * L;
   static constexpr int64_t kBlocksPerLine = std::max<int64_t>(1, 64 / (L * sizeof(T)));
 
@@ -110,9 +110,11 @@ class RowSums {
 
   // With `part` null the segment is complete and its outputs are stored, else its sums go to `part`.
   void sum_rows(int64_t first, int64_t last, double* part) {
-    if (!job_.alpha.is_one) return sum_in_groups<true>(first, last, part);
-    if (blocks_ > kRegisterBlocks<T>) return sum_in_groups<false>(first, last, part);
-    sum_in_registers<kRegisterBlocks<T>>(first, last, part);
+    if constexpr (Family::kWeighted) {
+      if (!job_.alpha.is_one) return sum_in_groups<true>(first, last, part);
+    }
+    if (blocks_ > kRegisterBlocks<Sum>) return sum_in_groups<false>(first, last, part);
+    sum_in_registers<kRegisterBlocks<Sum>>(first, last, part);
   }
 
   // Surplus blocks repeat the last one, so a few sizes serve all.
@@ -134,7 +136,7 @@ class RowSums {
         const char* const ahead = reinterpret_cast<const char*>(row(position + kPrefetchDistance));
         for (int64_t byte = 0; byte < kBlocks * L * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte, 0, 2);
       }
-      for (int b = 0; b < kBlocks; ++b) sums[b].add(load<L>(source + columns[b]));
+      for (int b = 0; b < kBlocks; ++b) sums[b].add(load_lanes<L>(source + columns[b]));
     }
     for (int b = 0; b < kBlocks && b < blocks_; ++b) {
       if (part == nullptr) {
@@ -195,7 +197,7 @@ class RowSums {
     if constexpr (kWeighted) {
       add_contributions<T, L>(sum, source, job_.alpha, job_.complex_pairs);
     } else {
-      sum.add(load<L>(source));
+      sum.add(load_lanes<L>(source));
     }
   }
 
@@ -208,20 +210,21 @@ class RowSums {
   // The sum of `self` alone.
   [[gnu::always_inline]] Sum start(int64_t block) const {
     Sum sum = empty();
-    if (job_.self != nullptr) sum.add(load<L>(job_.self + target_ * job_.inner + job_.first_column + column(block)));
+    if (job_.self != nullptr) sum.add(load_lanes<L>(job_.self + target_ * job_.inner + job_.first_column + column(block)));
     return sum;
   }
 
   // Stores what the filter certifies and lists the other columns.
   void finish(Sum sum, int64_t block, int64_t count) {
     T* const to = job_.out + target_ * job_.inner + job_.first_column + column(block);
-    const int64_t divisor = job_.mean ? count : 1;
+    const int64_t divisor = job_.divisor(count);
     if (divisor != 1) sum.divide(divisor);
-    const bool by_vector = job_.first_stage == FirstStage::kFilter && (divisor == 1 || !std::is_same_v<T, double>);
+    const bool filters = Family::kSettles || job_.first_stage == FirstStage::kFilter;
+    const bool by_vector = filters && (divisor == 1 || !std::is_same_v<T, double>);
     if (by_vector && sum.store_certified(to)) return;
     for (int lane = static_cast<int>(block * L - column(block)); lane < L; ++lane) {
       T result;
-      if (job_.first_stage == FirstStage::kFilter && sum.certify_lane(lane, divisor, &result)) {
+      if (filters && sum.certify_lane(lane, divisor, &result)) {
         to[lane] = result;
       } else {
         scratch_.flagged[num_flagged_++] = static_cast<int32_t>(column(block) + lane);

@@ -26,8 +26,8 @@ class SingleColumnSums {
         clear_cells<T>(cell, kStateDoubles<T>);
         if (segment != job_.ignored_target) add_rows_to_cell(cell, g.offsets[segment], g.offsets[segment + 1]);
       }
-      const FinishJob<T> finish{scratch_.state, 1, 0, job_.self == nullptr ? nullptr : job_.self + base, job_.out + base,
-                                nullptr, 1, job_.first_stage};
+      const FinishJob<T> finish{scratch_.state, 1, 0, job_.self == nullptr ? nullptr : job_.self + base, true,
+                                job_.out + base, 1, job_.first_stage};
       const int64_t num_flagged = finish_single_column(finish, 0, segment - base, scratch_.flagged);
       for (int64_t i = 0; i < num_flagged; ++i) {
         const int64_t target = base + scratch_.flagged[i];
@@ -164,7 +164,7 @@ class SingleColumnSums {
   }
 
   bool finish(Sum sum, int64_t target, int64_t count) const {
-    const int64_t divisor = job_.mean ? count : 1;
+    const int64_t divisor = job_.divisor(count);
     if (divisor != 1) sum.divide(divisor);
     T result;  // not in place: the exact fallback still needs `self`
     if (job_.first_stage != FirstStage::kFilter || !sum.certify_lane(0, divisor, &result)) return false;

@@ -18,26 +18,38 @@ inline constexpr RoundingMode kRoundingMode = std::is_same_v<T, double> ? Roundi
 // Each names the kernels of one namespace.
 struct PortableKernels {
   template <class T, class Position>
-  static RowsKernels<T, Position> rows() { return portable::rows_kernels<T, Position>(); }
+  static RowsKernels<T, Position> rows(Reduction reduction) {
+    return portable::rows_kernels<T, Position>(reduction);
+  }
   template <class T>
-  static CellKernels<T> cells() { return portable::cell_kernels<T>(); }
+  static CellKernels<T> cells(Reduction reduction, bool include_self) {
+    return portable::cell_kernels<T>(reduction, include_self);
+  }
   static HashBlocks fingerprint() { return portable::hash_blocks; }
 };
 
 #if defined(__x86_64__)
 struct Avx2Kernels {
   template <class T, class Position>
-  static RowsKernels<T, Position> rows() { return avx2::rows_kernels<T, Position>(); }
+  static RowsKernels<T, Position> rows(Reduction reduction) {
+    return avx2::rows_kernels<T, Position>(reduction);
+  }
   template <class T>
-  static CellKernels<T> cells() { return avx2::cell_kernels<T>(); }
+  static CellKernels<T> cells(Reduction reduction, bool include_self) {
+    return avx2::cell_kernels<T>(reduction, include_self);
+  }
   static HashBlocks fingerprint() { return avx2::hash_blocks; }
 };
 
 struct Avx512Kernels {
   template <class T, class Position>
-  static RowsKernels<T, Position> rows() { return avx512::rows_kernels<T, Position>(); }
+  static RowsKernels<T, Position> rows(Reduction reduction) {
+    return avx512::rows_kernels<T, Position>(reduction);
+  }
   template <class T>
-  static CellKernels<T> cells() { return avx512::cell_kernels<T>(); }
+  static CellKernels<T> cells(Reduction reduction, bool include_self) {
+    return avx512::cell_kernels<T>(reduction, include_self);
+  }
   static HashBlocks fingerprint() { return avx512::hash_blocks; }
 };
 #endif

@@ -30,7 +30,7 @@ inline bool has_plan(const Accumulation& problem) { return problem.plan != nullp
 inline bool has_plan(const ElementAccumulation&) { return false; }
 
 inline NoSortOptions no_sort_options(const Accumulation& p) {
-  return {p.dtype, p.self, p.src, p.out, p.complex_pairs, p.alpha, p.mean, p.num_targets, most_contributions(p)};
+  return {p.dtype, p.self, p.src, p.out, p.complex_pairs, p.alpha, p.mean(), p.num_targets, most_contributions(p)};
 }
 
 inline NoSortOptions no_sort_options(const ElementAccumulation& p) {

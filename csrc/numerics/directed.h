@@ -1,8 +1,9 @@
 // Directed fp64 arithmetic: the largest double not above, or the smallest not below, the exact result, signed zeros as in
 // IEEE 754 (an exact zero sum of unlike terms is -0 rounding down and +0 rounding up).
 //
-// On a device these are single instructions. Elsewhere addition needs the round-to-nearest mode with FTZ and DAZ off;
-// division is integer arithmetic and depends on no mode.
+// On a device these are single instructions. Elsewhere addition and multiplication need the round-to-nearest mode with FTZ
+// and DAZ off; division is integer arithmetic and depends on no mode. A product that is not zero must lie in
+// [2^-900, 2^1000], where its rounding error is a double.
 #pragma once
 
 #include "rounding.h"
@@ -63,6 +64,19 @@ REPROCUDA_HD double directed_add(double a, double b) {
   return kRounding == Rounding::kDown ? __dadd_rd(a, b) : __dadd_ru(a, b);
 #else
   return kRounding == Rounding::kDown ? detail::add_down(a, b) : -detail::add_down(-a, -b);
+#endif
+}
+
+template <Rounding kRounding>
+REPROCUDA_HD double directed_multiply(double a, double b) {
+#ifdef __CUDA_ARCH__
+  return kRounding == Rounding::kDown ? __dmul_rd(a, b) : __dmul_ru(a, b);
+#else
+  const double product = a * b;
+  if (!detail::is_ordinary(product)) return product;
+  const double error = __builtin_fma(a, b, -product);
+  if (error == 0.0 || (error < 0.0) != (kRounding == Rounding::kDown)) return product;
+  return kRounding == Rounding::kDown ? detail::next_down(product) : -detail::next_down(-product);
 #endif
 }
 

@@ -141,6 +141,36 @@ inline Accumulation make_accumulation(ElementType type, const Alpha& alpha = {})
   return problem;
 }
 
+// How contributions, and `self` if it is one, make a result.
+struct Combination {
+  Reduction reduction = Reduction::kSum;
+  bool include_self = true;
+};
+
+// By torch's name.
+inline Reduction reduction_named(const std::string& name, const char* op) {
+  if (name == "sum") return Reduction::kSum;
+  if (name == "mean") return Reduction::kMean;
+  if (name == "prod") return Reduction::kProd;
+  if (name == "amax") return Reduction::kAmax;
+  if (name == "amin") return Reduction::kAmin;
+  raise<Irregular>(op, "(): reduce must be one of sum, mean, prod, amax, amin, not ", name);
+}
+
+template <class Problem>
+void set_combination(Problem& problem, Combination how) {
+  problem.reduction = how.reduction;
+  problem.include_self = how.include_self;
+}
+
+// Complex numbers have no order, and only their sums are sums of their parts.
+inline Combination combination(const Tensor& self, const std::string& reduce, bool include_self, const char* op) {
+  const Combination how{reduction_named(reduce, op), include_self};
+  check<Irregular>(how.reduction == Reduction::kSum || !require_element_type(self, op).is_complex, op,
+                   "(): complex numbers can only be summed");
+  return how;
+}
+
 // [outer, size(dim), inner] around one dimension; a 0-dim tensor counts as one element.
 struct Extents {
   int64_t outer = 1;

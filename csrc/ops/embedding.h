@@ -33,7 +33,7 @@ Tensor embedding_dense_backward(const Tensor& grad_output, const Tensor& indices
   problem.src = rows.const_data_ptr();
   problem.index = keys.const_data_ptr();
   problem.index_is_int64 = keys.scalar_type() == ScalarType::Long;
-  problem.mean = scale_grad_by_freq;
+  if (scale_grad_by_freq) problem.reduction = Reduction::kMean;
   problem.ignored_target = padding_idx;
   const int64_t bad = Backend::accumulate(problem, out);
   if (bad >= 0) {

@@ -50,13 +50,14 @@ inline void check_index_add(const Tensor& self, int64_t dim, const Tensor& index
 }
 
 template <class Backend>
-void index_add_into(Target target, int64_t dim, const Tensor& index, const Tensor& source, double alpha, double alpha_imag,
-                    int64_t alpha_int, const char* op) {
+void index_rows_into(Target target, int64_t dim, const Tensor& index, const Tensor& source, const Alpha& alpha, Combination how,
+                     const char* op) {
   const Tensor& out = target.out();
   const ElementType type = require_element_type(out, op);
   const Tensor rows = as_contiguous(source);
   const Tensor keys = as_contiguous(index);
-  Accumulation problem = make_accumulation(type, make_alpha(type, alpha, alpha_imag, alpha_int, op));
+  Accumulation problem = make_accumulation(type, alpha);
+  set_combination(problem, how);
   set_shape(problem, extents_around(sizes_of(out), dim), index.numel());
   problem.out = target.out_ptr();
   problem.self = target.self_ptr();
@@ -70,21 +71,20 @@ void index_add_into(Target target, int64_t dim, const Tensor& index, const Tenso
   target.commit();
 }
 
+// The three forms, for any combination.
 template <class Backend>
-Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, double alpha, double alpha_imag,
-                 int64_t alpha_int) {
-  constexpr const char* op = "index_add";
+Tensor index_rows_fresh(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Alpha& alpha,
+                        Combination how, const char* op) {
   dim = wrap_dim(dim, self.dim(), op);
   check_index_add(self, dim, index, source, op);
   Target target = Target::fresh(self);
-  index_add_into<Backend>(target, dim, index, source, alpha, alpha_imag, alpha_int, op);
+  index_rows_into<Backend>(target, dim, index, source, alpha, how, op);
   return target.out();
 }
 
 template <class Backend>
-void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, double alpha, double alpha_imag,
-                int64_t alpha_int) {
-  constexpr const char* op = "index_add_";
+void index_rows_in_place(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Alpha& alpha,
+                         Combination how, const char* op) {
   dim = wrap_dim(dim, self.dim(), op);
   check_index_add(self, dim, index, source, op);
   const Tensor keys = detach_from(index, self, op);
@@ -96,22 +96,44 @@ void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tens
       raise_index_out_of_range(op, dense_keys, bad, dim, self.size(dim), is_index_error(self, index));
     }
     const TouchedRows touched(self, dim, dense_keys);
-    index_add_into<Backend>(Target::in_place(touched.rows(), op), dim, touched.index(), rows, alpha, alpha_imag, alpha_int,
-                            op);
+    index_rows_into<Backend>(Target::in_place(touched.rows(), op), dim, touched.index(), rows, alpha, how, op);
     touched.write_back();
     return;
   }
-  index_add_into<Backend>(Target::in_place(self, op), dim, keys, rows, alpha, alpha_imag, alpha_int, op);
+  index_rows_into<Backend>(Target::in_place(self, op), dim, keys, rows, alpha, how, op);
+}
+
+template <class Backend>
+void index_rows_given(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& out,
+                      const Alpha& alpha, Combination how, const char* op) {
+  dim = wrap_dim(dim, self.dim(), op);
+  check_index_add(self, dim, index, source, op);
+  index_rows_into<Backend>(Target::given(self, out, op), dim, detach_from(index, out, op), detach_from(source, out, op), alpha,
+                           how, op);
+}
+
+template <class Backend>
+Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, double alpha, double alpha_imag,
+                 int64_t alpha_int) {
+  constexpr const char* op = "index_add";
+  const Alpha factor = make_alpha(require_element_type(self, op), alpha, alpha_imag, alpha_int, op);
+  return index_rows_fresh<Backend>(self, dim, index, source, factor, {}, op);
+}
+
+template <class Backend>
+void index_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, double alpha, double alpha_imag,
+                int64_t alpha_int) {
+  constexpr const char* op = "index_add_";
+  const Alpha factor = make_alpha(require_element_type(self, op), alpha, alpha_imag, alpha_int, op);
+  index_rows_in_place<Backend>(self, dim, index, source, factor, {}, op);
 }
 
 template <class Backend>
 void index_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, double alpha,
                    double alpha_imag, int64_t alpha_int, const Tensor& out) {
   constexpr const char* op = "index_add";
-  dim = wrap_dim(dim, self.dim(), op);
-  check_index_add(self, dim, index, source, op);
-  index_add_into<Backend>(Target::given(self, out, op), dim, detach_from(index, out, op), detach_from(source, out, op), alpha,
-                          alpha_imag, alpha_int, op);
+  const Alpha factor = make_alpha(require_element_type(self, op), alpha, alpha_imag, alpha_int, op);
+  index_rows_given<Backend>(self, dim, index, source, out, factor, {}, op);
 }
 
 template <class Backend>

@@ -4,6 +4,7 @@
 #include "embedding.h"
 #include "fingerprint.h"
 #include "index_put.h"
+#include "reduce.h"
 #include "scatter_add.h"
 #include "segment.h"
 
@@ -23,6 +24,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   };
   define(kIndexAddSchemas);
   define(kScatterAddSchemas);
+  define(kReduceSchemas);
   define(kIndexPutSchemas);
   define(kEmbeddingSchemas);
   define(kSegmentSchemas);

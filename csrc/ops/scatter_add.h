@@ -1,7 +1,7 @@
 // scatter_add: every element of `src` is added where the element of `index` at the same coordinates says.
 //
 // An index that is the same along all dimensions but one (expand() of a vector, as graph libraries build it) names rows,
-// and is solved as index_add: one key a row, never one an element.
+// and is solved as index_add: one key a row, never one an element. scatter_reduce goes the same ways.
 #pragma once
 
 #include "accumulate.h"
@@ -83,8 +83,8 @@ inline Tensor row_targets(const Tensor& index, int64_t dim) {
 }
 
 template <class Backend>
-int64_t scatter_add_rows(const Target& target, ElementType type, int64_t dim, const Tensor& index, const Tensor& keys,
-                         const Tensor& src) {
+int64_t scatter_rows(const Target& target, ElementType type, int64_t dim, const Tensor& index, const Tensor& keys,
+                     const Tensor& src, Combination how) {
   const Tensor& out = target.out();
   const Sizes index_sizes = sizes_of(index);
   const int64_t num_rows = keys.numel();
@@ -93,6 +93,7 @@ int64_t scatter_add_rows(const Target& target, ElementType type, int64_t dim, co
                           : view_as(src, index_sizes, Sizes(src.strides().begin(), src.strides().end()));
   const Tensor rows = as_contiguous(read);
   Accumulation problem = make_accumulation(type);
+  set_combination(problem, how);
   set_shape(problem, extents_around(sizes_of(out), dim), num_rows);
   problem.out = target.out_ptr();
   problem.self = target.self_ptr();
@@ -107,8 +108,8 @@ int64_t scatter_add_rows(const Target& target, ElementType type, int64_t dim, co
 }
 
 template <class Backend>
-int64_t scatter_add_elements(const Target& target, ElementType type, int64_t dim, const Tensor& index, const Tensor& src,
-                             const char* op) {
+int64_t scatter_elements(const Target& target, ElementType type, int64_t dim, const Tensor& index, const Tensor& src,
+                         Combination how, const char* op) {
   const Tensor& out = target.out();
   const Sizes out_strides = contiguous_strides(sizes_of(out));
   std::vector<Dimension> dims;
@@ -117,6 +118,7 @@ int64_t scatter_add_elements(const Target& target, ElementType type, int64_t dim
   }
   std::vector<Dimension> merged;
   ElementAccumulation problem;
+  set_combination(problem, how);
   problem.dim = coalesce(dims, dim, merged);
   check<Irregular>(merged.size() <= static_cast<size_t>(kMaxDims), op, "(): too many dimensions");
   problem.ndim = static_cast<int>(merged.size());
@@ -140,7 +142,7 @@ int64_t scatter_add_elements(const Target& target, ElementType type, int64_t dim
 }
 
 template <class Backend>
-void scatter_add_into(Target target, int64_t dim, const Tensor& index, const Tensor& src, const char* op) {
+void scatter_into(Target target, int64_t dim, const Tensor& index, const Tensor& src, Combination how, const char* op) {
   const Tensor& out = target.out();
   const ElementType type = require_element_type(out, op);
   if (index.numel() == 0) {
@@ -150,8 +152,9 @@ void scatter_add_into(Target target, int64_t dim, const Tensor& index, const Ten
     target.commit();
     return;
   }
-  const int64_t bad = names_whole_rows(out, dim, index) ? scatter_add_rows<Backend>(target, type, dim, index, row_targets(index, dim), src)
-                                                        : scatter_add_elements<Backend>(target, type, dim, index, src, op);
+  const int64_t bad = names_whole_rows(out, dim, index)
+                          ? scatter_rows<Backend>(target, type, dim, index, row_targets(index, dim), src, how)
+                          : scatter_elements<Backend>(target, type, dim, index, src, how, op);
   if (bad >= 0) {
     raise<std::runtime_error>(op, "(): index ", index_value(index, bad), " is out of bounds for dimension ", dim,
                               " with size ", out.dim() == 0 ? 1 : out.size(dim), ", at position ", bad);
@@ -159,19 +162,18 @@ void scatter_add_into(Target target, int64_t dim, const Tensor& index, const Ten
   target.commit();
 }
 
+// The three forms, for any combination.
 template <class Backend>
-Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  constexpr const char* op = "scatter_add";
+Tensor scatter_fresh(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Combination how, const char* op) {
   dim = wrap_dim(dim, self.dim(), op);
   check_scatter_add(self, dim, index, src, op);
   Target target = Target::fresh(self);
-  scatter_add_into<Backend>(target, dim, index, src, op);
+  scatter_into<Backend>(target, dim, index, src, how, op);
   return target.out();
 }
 
 template <class Backend>
-void scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  constexpr const char* op = "scatter_add_";
+void scatter_in_place(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Combination how, const char* op) {
   dim = wrap_dim(dim, self.dim(), op);
   check_scatter_add(self, dim, index, src, op);
   const Tensor elements = detach_from(index, self, op);
@@ -182,21 +184,36 @@ void scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Te
     // A bad index is left to the way through the whole target, which reports it.
     if (Backend::first_out_of_range(keys, 0, self.size(dim)) < 0) {
       const TouchedRows touched(self, dim, keys);
-      scatter_add_rows<Backend>(Target::in_place(touched.rows(), op), require_element_type(self, op), dim, elements,
-                                touched.index(), values);
+      scatter_rows<Backend>(Target::in_place(touched.rows(), op), require_element_type(self, op), dim, elements,
+                            touched.index(), values, how);
       touched.write_back();
       return;
     }
   }
-  scatter_add_into<Backend>(Target::in_place(self, op), dim, elements, values, op);
+  scatter_into<Backend>(Target::in_place(self, op), dim, elements, values, how, op);
+}
+
+template <class Backend>
+void scatter_given(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& out, Combination how,
+                   const char* op) {
+  dim = wrap_dim(dim, self.dim(), op);
+  check_scatter_add(self, dim, index, src, op);
+  scatter_into<Backend>(Target::given(self, out, op), dim, detach_from(index, out, op), detach_from(src, out, op), how, op);
+}
+
+template <class Backend>
+Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  return scatter_fresh<Backend>(self, dim, index, src, {}, "scatter_add");
+}
+
+template <class Backend>
+void scatter_add_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+  scatter_in_place<Backend>(self, dim, index, src, {}, "scatter_add_");
 }
 
 template <class Backend>
 void scatter_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& out) {
-  constexpr const char* op = "scatter_add";
-  dim = wrap_dim(dim, self.dim(), op);
-  check_scatter_add(self, dim, index, src, op);
-  scatter_add_into<Backend>(Target::given(self, out, op), dim, detach_from(index, out, op), detach_from(src, out, op), op);
+  scatter_given<Backend>(self, dim, index, src, out, {}, "scatter_add");
 }
 
 template <class Backend>

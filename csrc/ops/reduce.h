@@ -1,0 +1,70 @@
+// scatter_reduce and index_reduce: the ways of scatter_add and index_add, with another reduction than the sum.
+#pragma once
+
+#include "index_add.h"
+#include "scatter_add.h"
+
+namespace reprocuda {
+
+inline constexpr const char* kReduceSchemas[] = {
+    "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self=True) -> Tensor",
+    "scatter_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, bool include_self=True) -> ()",
+    "scatter_reduce_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self, Tensor(a!) out) -> ()",
+    "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, bool include_self=True) -> Tensor",
+    "index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, bool include_self=True) -> ()",
+    "index_reduce_out(Tensor self, int dim, Tensor index, Tensor source, str reduce, bool include_self, Tensor(a!) out) -> ()",
+};
+
+template <class Backend>
+Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
+                      bool include_self) {
+  constexpr const char* op = "scatter_reduce";
+  return scatter_fresh<Backend>(self, dim, index, src, combination(self, reduce, include_self, op), op);
+}
+
+template <class Backend>
+void scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
+                     bool include_self) {
+  constexpr const char* op = "scatter_reduce_";
+  scatter_in_place<Backend>(self, dim, index, src, combination(self, reduce, include_self, op), op);
+}
+
+template <class Backend>
+void scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
+                        bool include_self, const Tensor& out) {
+  constexpr const char* op = "scatter_reduce";
+  scatter_given<Backend>(self, dim, index, src, out, combination(self, reduce, include_self, op), op);
+}
+
+template <class Backend>
+Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+                    bool include_self) {
+  constexpr const char* op = "index_reduce";
+  return index_rows_fresh<Backend>(self, dim, index, source, {}, combination(self, reduce, include_self, op), op);
+}
+
+template <class Backend>
+void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+                   bool include_self) {
+  constexpr const char* op = "index_reduce_";
+  index_rows_in_place<Backend>(self, dim, index, source, {}, combination(self, reduce, include_self, op), op);
+}
+
+template <class Backend>
+void index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+                      bool include_self, const Tensor& out) {
+  constexpr const char* op = "index_reduce";
+  index_rows_given<Backend>(self, dim, index, source, out, {}, combination(self, reduce, include_self, op), op);
+}
+
+template <class Backend>
+void register_reduce(torch::stable::detail::StableLibrary& library) {
+  library.impl("scatter_reduce", TORCH_BOX(&scatter_reduce<Backend>));
+  library.impl("scatter_reduce_", TORCH_BOX(&scatter_reduce_<Backend>));
+  library.impl("scatter_reduce_out", TORCH_BOX(&scatter_reduce_out<Backend>));
+  library.impl("index_reduce", TORCH_BOX(&index_reduce<Backend>));
+  library.impl("index_reduce_", TORCH_BOX(&index_reduce_<Backend>));
+  library.impl("index_reduce_out", TORCH_BOX(&index_reduce_out<Backend>));
+}
+
+}  // namespace reprocuda
