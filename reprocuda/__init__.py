@@ -14,7 +14,19 @@ if not is_run():  # which only starts another interpreter: half of its time woul
     from .checks import check_indices
     from .data import seed_worker
     from .flags import ReproducibilityWarning
-    from .functional import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
+    from .functional import (
+        index_add,
+        index_add_,
+        index_put,
+        index_put_,
+        index_reduce,
+        index_reduce_,
+        scatter_add,
+        scatter_add_,
+        scatter_reduce,
+        scatter_reduce_,
+        segment_sum,
+    )
     from .modes import Reproducible, deterministic, reproducible
     from .nondeterminism import NondeterministicError
     from .plan import SegmentPlan
@@ -55,6 +67,8 @@ __all__ = [
     "index_add_",
     "index_put",
     "index_put_",
+    "index_reduce",
+    "index_reduce_",
     "index_select",
     "manifest",
     "registry",
@@ -62,6 +76,8 @@ __all__ = [
     "rng_state",
     "scatter_add",
     "scatter_add_",
+    "scatter_reduce",
+    "scatter_reduce_",
     "seed_everything",
     "seed_worker",
     "segment_sum",

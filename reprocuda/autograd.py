@@ -98,7 +98,7 @@ def gather(route: Any, values: Tensor, where: Where) -> Tensor:
     return route.take(values, where)
 
 
-def _to_front(tensor: Tensor | None, dim: int | None, size: int) -> Tensor | None:
+def to_front(tensor: Tensor | None, dim: int | None, size: int) -> Tensor | None:
     if tensor is None:
         return None
     return tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
@@ -140,8 +140,8 @@ class Accumulate(torch.autograd.Function):
     @staticmethod
     def vmap(info, in_dims, base, src, route, alpha, *where):
         base_dim, src_dim, _, _, *where_dims = in_dims
-        base = _to_front(base, base_dim, info.batch_size)
-        src = _to_front(src, src_dim, info.batch_size)
+        base = to_front(base, base_dim, info.batch_size)
+        src = to_front(src, src_dim, info.batch_size)
         return route.add_batched(base, src, where, where_dims, alpha), 0
 
 
@@ -182,5 +182,5 @@ class Gather(torch.autograd.Function):
     @staticmethod
     def vmap(info, in_dims, values, route, *where):
         values_dim, _, *where_dims = in_dims
-        values = _to_front(values, values_dim, info.batch_size)
+        values = to_front(values, values_dim, info.batch_size)
         return route.take_batched(values, where, where_dims), 0

@@ -7,8 +7,9 @@ and the two `batched` methods serve vmap, with the batch as first dimension of a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,17 +21,37 @@ from .checks import check_range, checks
 
 if TYPE_CHECKING:
     from .plan import SegmentPlan
+    from .reduction import How
+
+
+# Called as run(route, base, src, where), with a route for the whole batch.
+Run = Callable[[Any, Tensor, Tensor, Where], Tensor]
 
 
 class Route:
     def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
         return taken
 
+    def read(self, src: Tensor, where: Where) -> Tensor:
+        return src
+
+    def add_batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+        return self.batched(base, src, where, where_dims, lambda *parts: accumulate(*parts, alpha))
+
     def spread(self, grad: Tensor, shape: torch.Size, where: Where) -> Tensor:
         zeros = grad.new_zeros(shape)
         if needs_autograd(grad) or legacy_batched(grad):
             return accumulate(self, zeros, grad, where)
         return accumulate_(self, zeros, grad, where)
+
+
+def read_part(src: Tensor, shape: torch.Size) -> Tensor:
+    """The leading part of `src` that an index of this shape covers, in its shape."""
+    if src.dim() != len(shape) or 0 in shape:
+        return src.flatten()[: shape.numel()].reshape(shape)
+    for dim, size in enumerate(shape):
+        src = src.narrow(dim, 0, size)
+    return src
 
 
 def merge_batch(index: Tensor, size: int) -> Tensor:
@@ -67,16 +88,24 @@ class RowRoute(Route):
     def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
         return taken.reshape(shape)
 
-    def add_batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+    def reduce(self, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
+        self._check(base, where)
+        return ops.index_reduce(base, self.dim, *where, src, how.reduce, how.include_self)
+
+    def reduce_(self, base: Tensor, src: Tensor, where: Where, how: How) -> None:
+        self._check(base, where)
+        ops.index_reduce_(base, self.dim, *where, src, how.reduce, how.include_self)
+
+    def batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, run: Run) -> Tensor:
         if base.dim() == 1:
             base, src = base.unsqueeze(-1), src.unsqueeze(-1)  # a 0-dim tensor has a dimension 0 all the same
-            return self.add_batched(base, src, where, where_dims, alpha).squeeze(-1)
+            return self.batched(base, src, where, where_dims, run).squeeze(-1)
         dim = self.dim + 1
         if where_dims[0] is None:
-            return accumulate(RowRoute(dim), base, src, where, alpha)
+            return run(RowRoute(dim), base, src, where)
         index = merge_batch(where[0].movedim(where_dims[0], 0), base.shape[dim])
         base, src = base.movedim(dim, 1), src.movedim(dim, 1)
-        out = accumulate(RowRoute(0), base.flatten(0, 1), src.flatten(0, 1), (index,), alpha)
+        out = run(RowRoute(0), base.flatten(0, 1), src.flatten(0, 1), (index,))
         return out.reshape(base.shape).movedim(1, dim)
 
     def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
@@ -124,12 +153,24 @@ class ElementRoute(Route):
         ]
         return torch.nn.functional.pad(taken, missing).reshape(shape)
 
-    def add_batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+    def reduce(self, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
+        self._check(base, where)
+        return ops.scatter_reduce(base, self.dim, *where, src, how.reduce, how.include_self)
+
+    def reduce_(self, base: Tensor, src: Tensor, where: Where, how: How) -> None:
+        self._check(base, where)
+        ops.scatter_reduce_(base, self.dim, *where, src, how.reduce, how.include_self)
+
+    def read(self, src: Tensor, where: Where) -> Tensor:
+        """The part of the source that a smaller index reaches."""
+        return read_part(src, where[0].shape)
+
+    def batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, run: Run) -> Tensor:
         index = self._index(where[0], where_dims[0], base.shape[0])
         if base.dim() == 1:
             base, src, index = base.unsqueeze(-1), src.reshape(base.shape[0], -1), index.reshape(base.shape[0], -1)
-            return accumulate(ElementRoute(1), base, src, (index,)).squeeze(-1)
-        return accumulate(ElementRoute(self.dim + 1), base, src, (index,))
+            return run(ElementRoute(1), base, src, (index,)).squeeze(-1)
+        return run(ElementRoute(self.dim + 1), base, src, (index,))
 
     def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
         index = self._index(where[0], where_dims[0], values.shape[0])

@@ -36,25 +36,32 @@ void scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, co
   scatter_given<Backend>(self, dim, index, src, out, combination(self, reduce, include_self, op), op);
 }
 
+// torch has index_add for the sum.
+inline Combination index_combination(const Tensor& self, const std::string& reduce, bool include_self, const char* op) {
+  check<Irregular>(reduce != "sum", op, "(): reduce must be one of mean, prod, amax, amin");
+  check<Irregular>(self.scalar_type() != ScalarType::Bool, op, "(): bools have an order and products in scatter_reduce only");
+  return combination(self, reduce, include_self, op);
+}
+
 template <class Backend>
 Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
                     bool include_self) {
   constexpr const char* op = "index_reduce";
-  return index_rows_fresh<Backend>(self, dim, index, source, {}, combination(self, reduce, include_self, op), op);
+  return index_rows_fresh<Backend>(self, dim, index, source, {}, index_combination(self, reduce, include_self, op), op);
 }
 
 template <class Backend>
 void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
                    bool include_self) {
   constexpr const char* op = "index_reduce_";
-  index_rows_in_place<Backend>(self, dim, index, source, {}, combination(self, reduce, include_self, op), op);
+  index_rows_in_place<Backend>(self, dim, index, source, {}, index_combination(self, reduce, include_self, op), op);
 }
 
 template <class Backend>
 void index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
                       bool include_self, const Tensor& out) {
   constexpr const char* op = "index_reduce";
-  index_rows_given<Backend>(self, dim, index, source, out, {}, combination(self, reduce, include_self, op), op);
+  index_rows_given<Backend>(self, dim, index, source, out, {}, index_combination(self, reduce, include_self, op), op);
 }
 
 template <class Backend>

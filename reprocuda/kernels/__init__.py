@@ -6,6 +6,7 @@ each list of them, and those with their default values left out: each that torch
 microsecond, and one passed by its name half a microsecond.
 """
 
+from .reductions import INDEX_REDUCE, SCATTER_REDUCE
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 
-__all__ = ["EMBEDDING", "INDEX_ADD", "INDEX_PUT", "SCATTER_ADD"]
+__all__ = ["EMBEDDING", "INDEX_ADD", "INDEX_PUT", "INDEX_REDUCE", "SCATTER_ADD", "SCATTER_REDUCE"]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -22,6 +23,10 @@ TORCH = SimpleNamespace(
     index_add_=torch.Tensor.index_add_,
     scatter_add=torch.scatter_add,
     scatter_add_=torch.Tensor.scatter_add_,
+    scatter_reduce=torch.scatter_reduce,
+    scatter_reduce_=torch.Tensor.scatter_reduce_,
+    index_reduce=torch.index_reduce,
+    index_reduce_=torch.Tensor.index_reduce_,
     index_put=torch.index_put,
     index_put_=torch.Tensor.index_put_,
     gather=torch.gather,
@@ -46,6 +51,7 @@ class Case:
         indices: bounds and shapes of the index inputs.
         rows: the inputs with a contribution in each entry of dimension 0; "grad" is the incoming gradient.
         differentiable: the inputs that have a derivative.
+        excluded: dtypes that torch does not take: complex numbers, bools.
     """
 
     operator: str
@@ -55,7 +61,7 @@ class Case:
     indices: Callable[[int], dict[str, tuple[int, tuple[int, ...]]]]
     rows: tuple[str, ...]
     differentiable: tuple[str, ...]
-    compiles: bool = True
+    excluded: Callable[[torch.dtype], bool] = lambda dtype: False
 
     @property
     def name(self) -> str:
@@ -64,6 +70,9 @@ class Case:
     @property
     def sums_forward(self) -> bool:
         return reprocuda.registry[self.operator].part == "forward"
+
+    def takes(self, dtype: torch.dtype) -> bool:
+        return not self.excluded(dtype)
 
     def inputs(self, num_rows: int = 7, dtype: torch.dtype = torch.float64, seed: int = 0) -> Inputs:
         generator = torch.Generator().manual_seed(seed)
@@ -105,7 +114,7 @@ def _values(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generat
     if not dtype.is_floating_point and not dtype.is_complex:
         return torch.randint(-100, 100, shape, generator=generator).to(dtype)
     real = torch.randn(shape, generator=generator, dtype=torch.float64)
-    real = real * 10 ** torch.randint(-2, 3, shape, generator=generator)
+    real = real * 10.0 ** torch.randint(-2, 3, shape, generator=generator)
     if dtype.is_complex:
         imaginary = torch.randn(shape, generator=generator, dtype=torch.float64)
         return torch.complex(real, imaginary).to(dtype)
@@ -119,6 +128,14 @@ def _plan(index: Tensor, num_segments: int, namespace):
 def _segment_sum(ns, src: Tensor) -> Tensor:
     rows = src.shape[0]
     return ns.segment_sum(src, torch.tensor([0, rows // 3, rows // 3, rows]))
+
+
+def _complex(dtype: torch.dtype) -> bool:
+    return dtype.is_complex
+
+
+def _complex_or_bool(dtype: torch.dtype) -> bool:
+    return dtype.is_complex or dtype == torch.bool
 
 
 TARGETS = 5
@@ -209,6 +226,49 @@ CASES = [
         lambda n: {"i": (TARGETS, (n,)), "j": (3, (n,))},
         ("i", "j", "s"), ("x", "s"),
     ),
+    *(
+        Case(
+            "scatter_reduce", f"{reduce}{'' if include_self else '-without-self'}",
+            lambda ns, x, i, s, r=reduce, own=include_self: ns.scatter_reduce(x, 0, i, s, r, include_self=own),
+            lambda n: {"x": (TARGETS, 3), "s": (n, 3)},
+            lambda n: {"i": (TARGETS, (n, 3))},
+            ("i", "s"), ("x", "s"), _complex_or_bool if reduce == "mean" else _complex,
+        )
+        for reduce in ("sum", "mean", "prod", "amax", "amin")
+        for include_self in (True, False)
+    ),
+    Case(
+        "scatter_reduce", "vector-mean",
+        lambda ns, x, i, s: ns.scatter_reduce(x, 0, i, s, "mean"),
+        lambda n: {"x": (TARGETS,), "s": (n,)},
+        lambda n: {"i": (TARGETS, (n,))},
+        ("i", "s"), ("x", "s"), _complex_or_bool,
+    ),
+    Case(
+        "scatter_reduce", "in-place-dim-1-prod",
+        lambda ns, x, i, s: ns.scatter_reduce_(x.clone(), 1, i.transpose(0, 1), s.transpose(0, 1), "prod"),
+        lambda n: {"x": (3, TARGETS), "s": (n, 2)},
+        lambda n: {"i": (TARGETS, (n, 2))},
+        ("i", "s"), ("x", "s"), _complex,
+    ),
+    *(
+        Case(
+            "index_reduce", f"{reduce}{'' if include_self else '-without-self'}",
+            lambda ns, x, i, s, r=reduce, own=include_self: ns.index_reduce(x, 0, i, s, r, include_self=own),
+            lambda n: {"x": (TARGETS, 3), "s": (n, 3)},
+            lambda n: {"i": (TARGETS, (n,))},
+            ("i", "s"), ("x", "s"), _complex_or_bool,
+        )
+        for reduce in ("mean", "prod", "amax", "amin")
+        for include_self in (True, False)
+    ),
+    Case(
+        "index_reduce", "in-place-wide-mean",
+        lambda ns, x, i, s: ns.index_reduce_(x.clone(), 0, i, s, "mean"),
+        lambda n: {"x": (TARGETS, 17), "s": (n, 17)},
+        lambda n: {"i": (TARGETS, (n,))},
+        ("i", "s"), ("x", "s"), _complex_or_bool,
+    ),
     Case(
         "gather", "",
         lambda ns, x, i: ns.gather(x, 0, i),
@@ -268,3 +328,10 @@ CASES = [
 ]  # fmt: skip
 
 by_name = {case.name: case for case in CASES}
+
+
+def each_with(cases: list[Case], dtypes: list[torch.dtype]):
+    """Parametrizes a test of `case` and `dtype` by all pairs that go together."""
+    pairs = [(case, dtype) for dtype in dtypes for case in cases if case.takes(dtype)]
+    return pytest.mark.parametrize(("case", "dtype"), pairs, ids=[f"{case.name}-{dtype}" for case, dtype in pairs])
+

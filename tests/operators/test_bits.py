@@ -8,7 +8,7 @@ import torch
 import reprocuda
 from tests.operators.bits import assert_same_bits, threads
 from tests.operators.forcing import ALGORITHMS, STAGES, forced
-from tests.operators.table import CASES
+from tests.operators.table import CASES, each_with
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64]
 PERMUTATIONS = 20
@@ -19,8 +19,7 @@ def prepared(case, num_rows, dtype):
     return case.with_grad(case.inputs(num_rows, dtype), dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("case", SHUFFLED, ids=lambda case: case.name)
+@each_with(SHUFFLED, DTYPES)
 def test_order_does_not_matter(case, dtype):
     inputs = prepared(case, 997, dtype)
     want = case.sum(reprocuda, inputs)
@@ -38,8 +37,7 @@ def test_plain_summation_fails_the_order_test():
     assert not torch.equal(native, torch.index_add(shuffled["x"], 0, shuffled["i"], shuffled["s"]))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_with(CASES, [torch.float32, torch.float64, torch.bfloat16])
 def test_number_of_threads_does_not_matter(case, dtype):
     inputs = prepared(case, 40_000, dtype)
     with threads(1):
@@ -49,8 +47,7 @@ def test_number_of_threads_does_not_matter(case, dtype):
             assert_same_bits(case.sum(reprocuda, inputs), want, f"{case.name} {count} threads")
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_with(CASES, DTYPES)
 def test_algorithm_does_not_matter(case, dtype):
     inputs = prepared(case, 700, dtype)
     want = case.sum(reprocuda, inputs)

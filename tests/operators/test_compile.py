@@ -10,7 +10,9 @@ from tests.operators.table import CASES
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 COMPILED = [case for case in CASES if case.name in {
     "index_add", "index_add-last-dim-alpha", "index_add-in-place", "index_add-planned", "scatter_add",
-    "scatter_add-in-place-dim-1", "index_put", "index_put-in-place-apart", "gather", "index_select",
+    "scatter_add-in-place-dim-1", "index_put", "index_put-in-place-apart",
+    "scatter_reduce-mean", "scatter_reduce-prod", "scatter_reduce-amax-without-self", "index_reduce-amin",
+    "gather", "index_select",
     "index_select-planned", "take_along_dim-broadcast", "index", "embedding", "embedding-planned",
 }]  # fmt: skip
 

@@ -27,6 +27,16 @@ FUNCTIONAL = {
     ),
     "index_add half": lambda: (ops.index_add, real(4, dtype=torch.half), 0, INDEX, real(3, dtype=torch.half)),
     "scatter_add": lambda: (ops.scatter_add, real(4, 2), 0, ELEMENTS, real(3, 2)),
+    **{
+        f"scatter_reduce {reduce} {own}": lambda reduce=reduce, own=own: (
+            ops.scatter_reduce, real(4, 2), 0, ELEMENTS, real(3, 2), reduce, own,
+        )
+        for reduce in ("sum", "mean", "prod", "amax", "amin") for own in (True, False)
+    },
+    **{
+        f"index_reduce {reduce}": lambda reduce=reduce: (ops.index_reduce, real(4, 2), 0, INDEX, real(3, 2), reduce)
+        for reduce in ("mean", "prod", "amax", "amin")
+    },
     "index_put": lambda: (ops.index_put, real(3, 4), [INDEX], [1], real(3, 1)),
     "index_put two": lambda: (ops.index_put, real(3, 2, 4), [INDEX, INDEX], [0, 2], real(3, 2)),
     "index_put_masked": lambda: (ops.index_put_masked, real(3, 4), [MASK], [1], real(3, 2)),
@@ -53,6 +63,18 @@ MUTATING = {
     "scatter_add_": lambda: (ops.scatter_add_, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False)),
     "scatter_add_out": lambda: (
         ops.scatter_add_out, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False), torch.empty(4, 2),
+    ),
+    "scatter_reduce_": lambda: (
+        ops.scatter_reduce_, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False), "prod",
+    ),
+    "scatter_reduce_out": lambda: (
+        ops.scatter_reduce_out, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False), "amax", True,
+        torch.empty(4, 2),
+    ),
+    "index_reduce_": lambda: (ops.index_reduce_, real(4, 2, grad=False), 0, INDEX, real(3, 2, grad=False), "mean"),
+    "index_reduce_out": lambda: (
+        ops.index_reduce_out, real(4, 2, grad=False), 0, INDEX, real(3, 2, grad=False), "amin", False,
+        torch.empty(4, 2),
     ),
     "index_put_": lambda: (ops.index_put_, real(3, 4, grad=False), [INDEX], [1], real(3, 1, grad=False)),
     "index_put_rows_": lambda: (ops.index_put_rows_, real(4, 2, grad=False), INDEX, real(3, 1, grad=False)),

@@ -6,7 +6,7 @@ from torch.autograd import forward_ad
 
 import reprocuda
 from tests.operators.bits import assert_same_bits
-from tests.operators.table import CASES
+from tests.operators.table import CASES, each_with
 
 
 def differentiable(case, inputs):
@@ -19,8 +19,7 @@ def differentiable(case, inputs):
     return function, leaves
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_with(CASES, [torch.float64, torch.complex128])
 def test_first_and_second_derivatives(case, dtype):
     function, leaves = differentiable(case, case.inputs(4, dtype))
     torch.autograd.gradcheck(

@@ -5,7 +5,7 @@ import torch
 
 import reprocuda
 from tests.operators.bits import assert_same_bits
-from tests.operators.table import CASES, TORCH
+from tests.operators.table import CASES, TORCH, each_with
 
 FLOATS = [
     torch.float16,
@@ -29,8 +29,7 @@ def widened(inputs):
     return {name: wide(tensor) for name, tensor in inputs.items()}
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_with(CASES, FLOATS)
 def test_floating_sums_are_torchs_in_double_precision(case, dtype):
     inputs = case.inputs(50, dtype)
     if not case.sums_forward:
@@ -40,16 +39,16 @@ def test_floating_sums_are_torchs_in_double_precision(case, dtype):
             return  # torch's own reader, which is ours too, has no kernel for this dtype
     inputs = case.with_grad(inputs, dtype)
     got = case.sum(reprocuda, inputs)
-    want = case.sum(TORCH, widened(inputs))
+    want = case.sum(TORCH, widened(inputs)).to(dtype)  # a product may overflow
     precision = torch.finfo(dtype).eps
-    torch.testing.assert_close(got.to(want.dtype), want, rtol=precision, atol=0.1 if precision > 1e-5 else 1e-12)
+    torch.testing.assert_close(got, want, rtol=precision, atol=0.1 if precision > 1e-5 else 1e-12)
     assert got.dtype == dtype
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("case", FORWARD_SUMS, ids=lambda case: case.name)
+@each_with(FORWARD_SUMS, INTEGERS)
 def test_integers_wrap_around_and_bools_are_an_or(case, dtype):
-    inputs = case.inputs(600, dtype)
+    # torch counts the members of a mean in its own dtype.
+    inputs = case.inputs(200 if "mean" in case.variant else 600, dtype)
     if case.operator == "segment_sum":
         want = torch.stack([part.sum(0, dtype=torch.int64) for part in inputs["src"].split([200, 0, 400])])
         want = want.to(dtype) if dtype != torch.bool else want > 0

@@ -13,9 +13,16 @@ torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation_f
 
 NAMES = {
     "index_add", "index_put", "scatter_add", "gather", "index_select", "take_along_dim", "nn.functional.embedding",
-    "__getitem__",
+    "__getitem__", "scatter_reduce.sum", "scatter_reduce.mean", "scatter_reduce.prod", "scatter_reduce.amax",
+    "scatter_reduce.amin", "index_reduce.mean", "index_reduce.prod", "index_reduce.amax", "index_reduce.amin",
 }  # fmt: skip
-OPERATORS = {op.name: op for op in op_db if op.name in NAMES and not op.variant_test_name}
+
+
+def full_name(op):
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+OPERATORS = {full_name(op): op for op in op_db if full_name(op) in NAMES}
 pytestmark = [
     pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),

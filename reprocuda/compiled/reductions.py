@@ -1,0 +1,73 @@
+"""Shapes and derivatives of the reductions by index other than the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.library import register_autograd
+
+from .. import ops
+from ..ops import fragment
+from ..reduction import Calculus, How, shares
+from ..routes import ElementRoute, RowRoute
+from .support import fake
+
+_aten = torch.ops.aten
+
+
+def _meta(native: Callable) -> Callable:
+    def shape(self, dim, index, src, reduce, include_self=True):
+        result = native(self, dim, index, src, reduce, include_self=include_self)
+        return torch.empty_like(result, memory_format=torch.contiguous_format)
+
+    return shape
+
+
+for _name, _native in {"scatter_reduce": _aten.scatter_reduce.two, "index_reduce": _aten.index_reduce}.items():
+    _shape = _meta(_native)
+    fake(_name, _shape)
+    fake(f"{_name}_", _shape, writes=True)
+    fake(f"{_name}_out", lambda *arguments, shape=_shape: shape(*arguments[:-1]), writes=True)
+
+
+def _setup(ctx, inputs, output):
+    self, ctx.dim, index, src, reduce, include_self = inputs
+    ctx.how = How(reduce, include_self)
+    ctx.save_for_backward(self, src, output, index)
+
+
+def _backward(route_along: Callable, take: Callable, add: Callable, reduce: Callable) -> Callable:
+    def backward(ctx, grad):
+        self, src, result, index = ctx.saved_tensors
+        dim, how, route = ctx.dim, ctx.how, route_along(ctx.dim)
+
+        def taken(values: Tensor) -> Tensor:
+            return take(values, dim, index)
+
+        calculus = Calculus(
+            take=taken,
+            add=lambda target, values: add(target, dim, index, values),
+            reduce=lambda target, values: reduce(target, dim, index, values, how.reduce, how.include_self),
+        )
+        shared = shares(calculus, self, route.read(src, (index,)), result, how)
+        grad = shared.divided(grad)
+        src_grad = route.fit(shared.of_src(taken(grad)), src.shape)
+        return shared.of_base(grad), None, None, src_grad, None, None
+
+    return backward
+
+
+register_autograd(
+    "reprocuda::scatter_reduce",
+    _backward(ElementRoute, ops.gather, ops.scatter_add, ops.scatter_reduce),
+    setup_context=_setup,
+    lib=fragment,
+)
+register_autograd(
+    "reprocuda::index_reduce",
+    _backward(RowRoute, ops.index_select, ops.index_add, ops.index_reduce),
+    setup_context=_setup,
+    lib=fragment,
+)
