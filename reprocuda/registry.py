@@ -58,13 +58,13 @@ _OPERATORS = (
         "scatter_reduce",
         ("torch.scatter_reduce", "torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"),
         kernels.SCATTER_REDUCE,
-        notes="sum, mean, prod, amax, amin; torch's forward derivative of prod is 0, reprocuda.scatter_reduce has it",
+        notes="on the CPU. torch's forward derivative of prod is 0, reprocuda.scatter_reduce has it",
     ),
     Operator(
         "index_reduce",
         ("torch.index_reduce", "torch.Tensor.index_reduce", "torch.Tensor.index_reduce_"),
         kernels.INDEX_REDUCE,
-        notes="mean, prod, amax, amin",
+        notes="on the CPU",
     ),
     Operator(
         "embedding",

@@ -12,6 +12,7 @@ std::atomic<bool> force_exact{false};
 
 template <class Problem>
 void choose_and_run(const Problem& problem, const Context& context) {
+  if (!is_plain_sum(problem)) throw std::runtime_error("reprocuda: this reduction does not exist on CUDA");
   // The first that expects to be fastest is taken; the sorted algorithm serves everything.
   const Launcher<Problem> launchers[] = {small_launcher<Problem>(), bins_launcher<Problem>(),
                                          fixed_point_launcher<Problem>(), sorted_launcher<Problem>()};

@@ -10,7 +10,6 @@
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
 #include "../ops/index_put.h"
-#include "../ops/reduce.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
@@ -129,7 +128,6 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CompositeExplicitAutograd, library) {
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_index_add<CudaBackend>(library);
   register_scatter_add<CudaBackend>(library);
-  register_reduce<CudaBackend>(library);
   register_index_put<CudaBackend>(library);
   register_embedding<CudaBackend>(library);
   register_segment<CudaBackend>(library);

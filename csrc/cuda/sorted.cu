@@ -114,7 +114,7 @@ void accumulate_sorted(const Accumulation& problem, const Context& context) {
       segments_of(problem, problem.num_rows, problem.num_rows, problem.num_targets, problem.inner);
   segments.ignored_target = problem.ignored_target;
   segments.weight = make_weight(problem.alpha, problem.complex_pairs);
-  segments.mean = problem.mean;
+  segments.mean = problem.mean();
   if (problem.plan != nullptr) {
     use(segments, Grouping<int64_t>{problem.plan->permutation, problem.plan->offsets});
   } else {

@@ -181,7 +181,7 @@ py::tuple accumulate_rows(const py::dict& description) {
   problem.num_rows = fields.take<int64_t>("num_rows");
   problem.inner = fields.take("inner", int64_t{1});
   problem.alpha = take_alpha(fields);
-  problem.mean = fields.take("mean", false);
+  if (fields.take("mean", false)) problem.reduction = Reduction::kMean;
   problem.ignored_target = fields.take("ignored_target", int64_t{-1});
 
   const Array src = fields.take_array("src").value();

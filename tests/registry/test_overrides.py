@@ -7,7 +7,7 @@ import torch
 
 import reprocuda
 from tests.operators.bits import assert_same_bits
-from tests.operators.table import CASES, TORCH
+from tests.operators.table import CASES, TORCH, each_with
 from tests.operators.test_arguments import OUT_OF_RANGE, WRONG
 
 COVERED = [case for case in CASES if case.operator not in ("segment_sum", "take_along_dim")]
@@ -20,8 +20,7 @@ def native_sum() -> float:
     return torch.zeros(1).index_add_(0, SAME, CANCELLING).item()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64], ids=str)
-@pytest.mark.parametrize("case", COVERED, ids=lambda case: case.name)
+@each_with(COVERED, [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
 def test_torchs_operator_gives_our_bits(case, dtype):
     if case.operator == "embedding" and dtype.is_complex:
         return  # torch cannot differentiate it

@@ -1,0 +1,203 @@
+"""Reductions by index other than the sum, against fractions; their derivatives where a formula could go wrong."""
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+
+import reprocuda
+from tests import oracle
+from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
+from tests.operators.forcing import STAGES, forced
+
+REDUCTIONS = ("sum", "mean", "prod", "amax", "amin")
+KINDS = ("normal", "small integers", "wide", "extreme", "beside one", "special")
+TARGETS = 7
+
+
+def exact(values: list[float], reduce: str, dtype: str) -> int:
+    """The bits of the reduction of some numbers, by fractions; what these do not hold by the contract's rules."""
+    form = oracle.FORMATS[dtype]
+    if any(map(math.isnan, values)):
+        return form.nan
+    if reduce in ("amax", "amin"):
+        chosen = (max if reduce == "amax" else min)(values, key=lambda value: (value, math.copysign(1, value)))
+        sign = form.sign if math.copysign(1, chosen) < 0 else 0
+        if math.isinf(chosen):
+            return form.infinity | sign
+        return oracle.round_fraction(Fraction(chosen), dtype) if chosen else sign
+    infinite = [value for value in values if math.isinf(value)]
+    if reduce == "prod":
+        sign = form.sign if sum(math.copysign(1, value) < 0 for value in values) % 2 else 0
+        if 0 in values:
+            return form.nan if infinite else sign
+        return form.infinity | sign if infinite else oracle.round_fraction(math.prod(map(Fraction, values)), dtype)
+    if infinite:
+        return form.nan if len(set(infinite)) == 2 else form.infinity | (form.sign if infinite[0] < 0 else 0)
+    total = sum(map(Fraction, values))
+    if total == 0:
+        return form.sign if all(math.copysign(1, value) < 0 for value in values) else 0
+    return oracle.round_fraction(total / (len(values) if reduce == "mean" else 1), dtype)
+
+
+def make(kind: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    def integers(low, high):
+        return torch.randint(low, high, shape, generator=generator).double()
+
+    normal = torch.randn(shape, generator=generator, dtype=torch.float64)
+    if kind == "normal":
+        return normal.to(dtype)
+    if kind == "small integers":  # ties, zeros
+        return integers(-9, 10).to(dtype)
+    if kind == "wide":
+        return (normal * 2.0 ** integers(-40, 41)).to(dtype)
+    if kind == "extreme":  # overflow, gradual underflow
+        top = 1000 if dtype == torch.float64 else 127
+        return (normal * 2.0 ** integers(-top - 40, top)).to(dtype)
+    if kind == "beside one":
+        return (1 + integers(-3, 4) * torch.finfo(dtype).eps).to(dtype)
+    special = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1, -1, 3], dtype=torch.float64)
+    drawn = special[integers(0, 8).long()]
+    return torch.where(torch.rand(shape, generator=generator) < 0.8, normal, drawn).to(dtype)
+
+
+def check(got, x, index, source, reduce, include_self, dtype) -> int:
+    bits, before = to_numpy_bits(got), to_numpy_bits(x)
+    for column in range(x.shape[1]):
+        where = index if index.dim() == 1 else index[:, column]
+        for target in range(TARGETS):
+            values = source[where == target, column].double().tolist()
+            want = int(before[target, column])
+            if values:
+                want = exact(values + ([float(x[target, column])] if include_self else []), reduce, dtype)
+            assert int(bits[target, column]) == want, (reduce, include_self, dtype, values[:8])
+    return bits.size
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_exact_and_rounded_once(reduce, dtype):
+    """By rows and by elements, from every stage on, of one column, of a few, and of more than a vector."""
+    generator, outputs = torch.Generator().manual_seed(0), 0
+    for kind in KINDS:
+        for include_self in (True, False):
+            for columns in (1, 3, 19):
+                for stage in STAGES:
+                    rows = 40 if stage == "filter" else 12
+                    x = make(kind, (TARGETS, columns), DTYPES[dtype], generator)
+                    source = make(kind, (rows, columns), DTYPES[dtype], generator)
+                    for shape in ((rows,), (rows, columns)):
+                        index = torch.randint(0, TARGETS, shape, generator=generator)
+                        elements = index if index.dim() == 2 else index[:, None].expand(rows, columns)
+                        for algorithm in ("auto", "rows", "bins"):
+                            with forced(algorithm, stage):
+                                got = reprocuda.scatter_reduce(
+                                    x, 0, elements, source, reduce, include_self=include_self
+                                )
+                            outputs += check(got, x, index, source, reduce, include_self, dtype)
+    assert outputs > 5000
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_long_products(dtype):
+    """Thousands of factors, whose exponents go far beyond the format on the way; a product that is a tie."""
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randn(3000, generator=generator, dtype=torch.float64).abs() + 0.5
+    factors = torch.cat([half * 2.0**14, (1 / half) * 2.0**-14]).to(DTYPES[dtype])
+    for order in (torch.arange(6000), torch.randperm(6000, generator=generator)):
+        got = reprocuda.scatter_reduce(
+            torch.ones(1, dtype=DTYPES[dtype]), 0, torch.zeros(6000, dtype=torch.long), factors[order], "prod"
+        )
+        assert int(to_numpy_bits(got)[0]) == exact(factors.double().tolist(), "prod", dtype)
+    # (1 + 2^-k)(1 + 2^-j) with k + j = precision is a tie but for the term in between.
+    precision = oracle.FORMATS[dtype].fraction_bits + 1
+    for k in range(1, precision):
+        pair = torch.tensor([1 + 2.0**-k, 1 + 2.0 ** (k - precision)], dtype=torch.float64).to(DTYPES[dtype])
+        for stage in STAGES:
+            with forced(stage=stage):
+                got = reprocuda.index_reduce(torch.ones(1, dtype=pair.dtype), 0, torch.tensor([0, 0]), pair, "prod")
+            assert int(to_numpy_bits(got)[0]) == exact(pair.double().tolist(), "prod", dtype)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_threads_and_orders(reduce):
+    generator = torch.Generator().manual_seed(1)
+    index = torch.randint(50, (60_000,), generator=generator)
+    source = torch.randn(60_000, generator=generator) + 1.5
+    results = []
+    for count in (1, 2, 16):
+        order = torch.randperm(60_000, generator=generator)
+        with threads(count):
+            results.append(reprocuda.scatter_reduce(torch.ones(50), 0, index[order], source[order], reduce))
+    assert_same_bits(results[0], results[1])
+    assert_same_bits(results[0], results[2])
+
+
+@pytest.mark.parametrize("zeros", [[], [1], [1, 2], [1, 2, 3]])
+@pytest.mark.parametrize("own", [0.0, 1.5])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_derivatives_of_products_with_zeros(zeros, own, include_self):
+    """The product of the others, and its derivative in turn, however many factors are 0 (C83)."""
+    source = torch.tensor([2.0, -3.0, 0.5, 4.0, 5.0], dtype=torch.float64)
+    source[zeros] = 0.0
+    x = torch.tensor([own, 3.0], dtype=torch.float64)
+    index = torch.tensor([0, 0, 0, 0, 1])
+    leaves = [x.requires_grad_(), source.requires_grad_()]
+    for function in (reprocuda.scatter_reduce, reprocuda.index_reduce):
+        call = lambda x, s: function(x, 0, index, s, "prod", include_self=include_self)  # noqa: B023, E731
+        torch.autograd.gradcheck(call, leaves, check_forward_ad=True)
+        if len(zeros) + (include_self and own == 0) < 3 or not zeros:
+            torch.autograd.gradgradcheck(call, leaves)
+
+
+@pytest.mark.parametrize("function", [reprocuda.scatter_reduce, reprocuda.index_reduce])
+def test_ties_share_the_gradient(function):
+    x = torch.tensor([5.0, 7.0], requires_grad=True)
+    source = torch.tensor([5.0, 5.0, 1.0], requires_grad=True)
+    index = torch.tensor([0, 0, 0])
+    function(x, 0, index, source, "amax").sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([1 / 3, 1.0]))
+    torch.testing.assert_close(source.grad, torch.tensor([1 / 3, 1 / 3, 0.0]))
+    x, source = torch.zeros(3, requires_grad=True), torch.tensor([1.0, 5.0, 5.0], requires_grad=True)
+    function(x, 0, index, source, "amax", include_self=False).sum().backward()
+    assert x.grad.tolist() == [0, 1, 1] and source.grad.tolist() == [0, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_an_index_smaller_than_src(reduce):
+    """The part that the index does not reach has no influence: its gradient is 0 (C76)."""
+    source = torch.arange(1.0, 6.0, dtype=torch.float64).requires_grad_()
+    x, index = torch.full((3,), 2.5, dtype=torch.float64), torch.tensor([0, 1, 1])
+    reprocuda.scatter_reduce(x, 0, index, source, reduce).sum().backward()
+    assert source.grad[3:].tolist() == [0, 0]
+    torch.autograd.gradcheck(lambda s: reprocuda.scatter_reduce(x, 0, index, s, reduce), source, check_forward_ad=True)
+
+
+def test_reported_situations():
+    """C50 to C60: groups without members, nothing to scatter, means of halves, NaN; C75: the forward derivative."""
+    source, index = torch.tensor([3.0, 9.0, -2.0]), torch.tensor([0, 0, 2])
+    for reduce, first in {"amax": 9, "amin": 3, "prod": 27, "mean": 6, "sum": 12}.items():
+        got = reprocuda.scatter_reduce(torch.zeros(4), 0, index, source, reduce, include_self=False)
+        assert got.tolist() == [first, 0, -2, 0]
+    x, none = torch.ones(4, 5, 6), torch.zeros(4, 5, 0, dtype=torch.long)
+    for reduce in REDUCTIONS:
+        for include_self in (True, False):
+            got = reprocuda.scatter_reduce(x, 2, none, torch.zeros(4, 5, 0), reduce, include_self=include_self)
+            assert torch.equal(got, x)
+    many = torch.zeros(100_000, dtype=torch.long)
+    for dtype in (torch.half, torch.bfloat16):
+        alternating = torch.tensor([0.0, 1.0]).repeat(50_000).to(dtype)
+        for function in (reprocuda.scatter_reduce, reprocuda.index_reduce):
+            assert function(torch.zeros(1, dtype=dtype), 0, many, alternating, "mean", include_self=False).item() == 0.5
+    group, values = torch.tensor([0, 0, 1]), torch.tensor([math.nan, 5.0, -1.0])
+    got = reprocuda.scatter_reduce(torch.full((2,), -9.0), 0, group, values, "amax")
+    assert math.isnan(got[0]) and got[1] == -1
+
+    def product(t):
+        return reprocuda.scatter_reduce(
+            torch.stack((t + 2, t + 3)), 0, torch.tensor([0, 0]), torch.stack((t + 4, t + 5)), "prod"
+        ).sum()
+
+    t = torch.tensor(0.0, dtype=torch.float64)
+    assert torch.func.jvp(product, (t,), (torch.ones_like(t),))[1].item() == 39 == torch.func.grad(product)(t).item()
