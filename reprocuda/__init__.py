@@ -17,10 +17,18 @@ if not is_run():  # which only starts another interpreter: half of its time woul
     from .functional import (
         index_add,
         index_add_,
+        index_copy,
+        index_copy_,
+        index_fill,
+        index_fill_,
         index_put,
         index_put_,
         index_reduce,
         index_reduce_,
+        put,
+        put_,
+        scatter,
+        scatter_,
         scatter_add,
         scatter_add_,
         scatter_reduce,
@@ -30,7 +38,7 @@ if not is_run():  # which only starts another interpreter: half of its time woul
     from .modes import Reproducible, deterministic, reproducible
     from .nondeterminism import NondeterministicError
     from .plan import SegmentPlan
-    from .reading import embedding, gather, index, index_select, take_along_dim
+    from .reading import embedding, gather, index, index_select, repeat_interleave, take, take_along_dim
     from .registry import registry
     from .scopes import CompileWarning, disable, enable, enabled
     from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
@@ -65,15 +73,24 @@ __all__ = [
     "index",
     "index_add",
     "index_add_",
+    "index_copy",
+    "index_copy_",
+    "index_fill",
+    "index_fill_",
     "index_put",
     "index_put_",
     "index_reduce",
     "index_reduce_",
     "index_select",
     "manifest",
+    "put",
+    "put_",
     "registry",
+    "repeat_interleave",
     "reproducible",
     "rng_state",
+    "scatter",
+    "scatter_",
     "scatter_add",
     "scatter_add_",
     "scatter_reduce",
@@ -83,6 +100,7 @@ __all__ = [
     "segment_sum",
     "set_rng_state",
     "status",
+    "take",
     "take_along_dim",
 ]
 

@@ -11,6 +11,7 @@ derivatives (compiled/): Dynamo refuses a Function with a jvp, and torch.func.fu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -69,17 +70,36 @@ def accumulate(route: Any, base: Tensor | None, src: Tensor, where: Where, alpha
 
 def accumulate_(route: Any, base: Tensor, src: Tensor, where: Where, alpha: Alpha = 1) -> Tensor:
     """The same, written into `base`, which is returned."""
+    return write_in_place(
+        base,
+        src,
+        lambda: accumulate(route, base, src, where, alpha),
+        lambda: AccumulateInPlace.apply(base, src, route, alpha, *where),
+        lambda: route.add_(base, src, where, alpha),
+    )
+
+
+def write_in_place(
+    base: Tensor, src: Tensor, compute: Callable[[], Tensor], apply_: Callable[[], Tensor], write_: Callable[[], None]
+) -> Tensor:
+    """The in-place form of a differentiable operation: the one of its three forms that serves here.
+
+    Args:
+        base: what is written into.
+        src: what is read.
+        compute: the operation out of place.
+        apply_: its in-place Function.
+        write_: the compiled operator in place, below autograd.
+    """
     if base.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.")
-    if base.is_conj() or base.is_neg():  # such a view has to be resolved, and what is resolved is a copy
-        return base.copy_(accumulate(route, base, src, where, alpha))
-    if transforms_active():
-        return base.copy_(Accumulate.apply(base, src, route, alpha, *where))
+    if transforms_active() or base.is_conj() or base.is_neg():  # such a view has to be resolved, which copies it
+        return base.copy_(compute())
     if needs_autograd(base, src):
         _refuse_leaf(base)
-        return AccumulateInPlace.apply(base, src, route, alpha, *where)
+        return apply_()
     with below_autograd():
-        route.add_(base, src, where, alpha)
+        write_()
     torch.autograd.graph.increment_version(base)
     return base
 

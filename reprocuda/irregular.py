@@ -22,19 +22,27 @@ def _shares_storage(written: Tensor, arguments: tuple) -> bool:
     return any(t.numel() and t.untyped_storage().data_ptr() == storage for t in _tensors(arguments))
 
 
-def _order_free(base: Tensor, arguments: tuple) -> bool:
-    """Integers, whose sums know no order; or nothing to add at all."""
-    return not (base.is_floating_point() or base.is_complex()) or any(t.numel() == 0 for t in _tensors(arguments))
+def _order_free(base: Tensor, arguments: tuple, overwrites: bool) -> bool:
+    """Integers, whose sums know no order; or nothing to add or write at all."""
+    is_integer = not (base.is_floating_point() or base.is_complex())
+    return (is_integer and not overwrites) or any(t.numel() == 0 for t in _tensors(arguments))
 
 
 def _refusal(op: str, reason: ValueError) -> RuntimeError:
     return RuntimeError(
-        f"{op}: {reason}. torch accepts these arguments and sums them in an order of its own choice; reprocuda does not"
+        f"{op}: {reason}. torch accepts these arguments and takes them in an order of its own; reprocuda does not"
     )
 
 
 def judge(
-    op: str, reason: ValueError, native: Callable, base: Tensor, *args: Any, strict: bool = False, **kwargs: Any
+    op: str,
+    reason: ValueError,
+    native: Callable,
+    base: Tensor,
+    *args: Any,
+    strict: bool = False,
+    overwrites: bool = False,
+    **kwargs: Any,
 ) -> Tensor:
     """torch's own error for these arguments; or, where the order of a sum cannot matter, its own result.
 
@@ -44,18 +52,26 @@ def judge(
         native: torch's operator, out of place.
         base: its first argument, whose dtype is the result's.
         strict: refuse even where the order cannot matter.
+        overwrites: the operator writes, where the order of integers matters too.
 
     Raises:
-        RuntimeError: torch accepts what we cannot sum exactly. It is never left to torch silently.
+        RuntimeError: torch accepts what we cannot do in an order that is known. It is never left to torch silently.
     """
     result = native(base, *args, **kwargs)
-    if strict or not _order_free(base, args):
+    if strict or not _order_free(base, args, overwrites):
         raise _refusal(op, reason) from None
     return result
 
 
 def judge_in_place(
-    op: str, reason: ValueError, native_: Callable, base: Tensor, *args: Any, strict: bool = False, **kwargs: Any
+    op: str,
+    reason: ValueError,
+    native_: Callable,
+    base: Tensor,
+    *args: Any,
+    strict: bool = False,
+    overwrites: bool = False,
+    **kwargs: Any,
 ) -> Tensor:
     """The same for an operator that writes into `base`; torch judges it on a copy first, so that nothing is half
     written.
@@ -71,7 +87,7 @@ def judge_in_place(
         with torch.no_grad():
             base.copy_(before)
         raise _refusal(op, reason) from None
-    judge(op, reason, native_, base.detach().clone(), *args, strict=strict, **kwargs)
+    judge(op, reason, native_, base.detach().clone(), *args, strict=strict, overwrites=overwrites, **kwargs)
     return native_(base, *args, **kwargs)
 
 

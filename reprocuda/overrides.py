@@ -48,6 +48,7 @@ class Override:
         repair: called as the kernel is when the compiled operator finds the arguments irregular; returns a result, or
             NotImplemented to leave them to torch.
         in_place: does it write into its first argument?
+        overwrites: does it replace values instead of adding to them?
         keys: the dispatch key to register for, by device.
     """
 
@@ -56,6 +57,7 @@ class Override:
     make: Callable[[Slot], Callable]
     repair: Callable | None = None
     in_place: bool = False
+    overwrites: bool = False
     keys: Mapping[str, str] = field(default_factory=lambda: DEVICES)
 
 
@@ -112,7 +114,15 @@ class Slot:
             if result is not NotImplemented:
                 return result
         torch_judges = judge_in_place if override.in_place else judge
-        return torch_judges(override.overload, reason, self._native, *args, strict=self.switch.strict > 0, **kwargs)
+        return torch_judges(
+            override.overload,
+            reason,
+            self._native,
+            *args,
+            strict=self.switch.strict > 0,
+            overwrites=override.overwrites,
+            **kwargs,
+        )
 
     def _native(self, *args: Any, **kwargs: Any) -> Any:
         try:

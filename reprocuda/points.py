@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +12,9 @@ from . import ops
 from .alpha import Alpha
 from .autograd import Where, accumulate, gather
 from .checks import check_range, checks
+from .overwriting import overwrite
 from .plan import SegmentPlan
-from .routes import PlanRoute, Route
+from .routes import PlanRoute, Route, Run
 
 _MASKS = (torch.bool, torch.uint8)
 _FIRST_DIMS = [list(range(count)) for count in range(65)]  # torch allows 64 dimensions
@@ -21,6 +22,12 @@ _FIRST_DIMS = [list(range(count)) for count in range(65)]  # torch allows 64 dim
 
 def has_mask(indices: Sequence[Tensor | None]) -> bool:
     return any(index is not None and index.dtype in _MASKS for index in indices)
+
+
+def has_duplicates(indices: Sequence[Tensor | None]) -> bool:
+    """Whether a place may be named more than once: not by a mask alone, which torch can write through in any order."""
+    given = [index for index in indices if index is not None]
+    return len(given) != 1 or given[0].dtype not in _MASKS
 
 
 def normalize_indices(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[Tensor], list[int]]:
@@ -96,13 +103,41 @@ class PointRoute(Route):
     def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
         ops.index_put_(base, list(where), list(self.dims), src)
 
+    def write(self, base: Tensor, src: Tensor, where: Where) -> Tensor:
+        return ops.index_put_overwrite(base, list(where), list(self.dims), src)
+
+    def write_(self, base: Tensor, src: Tensor, where: Where) -> None:
+        ops.index_put_overwrite_(base, list(where), list(self.dims), src)
+
+    def last(self, shape: torch.Size, where: Where) -> Tensor:
+        nowhere = torch.full([shape[dim] for dim in self.dims], -1, device=where[0].device)
+        return overwrite(self._alone(), nowhere, self._positions(where), where)
+
+    def written(self, last: Tensor, shape: torch.Size) -> Tensor:
+        return (last >= 0).reshape([size if dim in self.dims else 1 for dim, size in enumerate(shape)])
+
+    def stands(self, last: Tensor, shape: torch.Size, where: Where) -> Tensor:
+        mine = gather(self._alone(), last, where) == self._positions(where)
+        adjacent = self.dims[-1] - self.dims[0] == len(self.dims) - 1
+        behind = len(shape) - (self.dims[-1] + 1 if adjacent else len(self.dims))
+        return mine.reshape([*mine.shape, *[1] * behind])
+
+    def _alone(self) -> PointRoute:
+        """The same points where there are no dimensions but the indexed ones."""
+        return PointRoute(tuple(range(len(self.dims))))
+
+    @staticmethod
+    def _positions(where: Where) -> Tensor:
+        shape = torch.broadcast_shapes(*[index.shape for index in where])
+        return torch.arange(shape.numel(), device=where[0].device).reshape(shape)
+
     def take(self, values: Tensor, where: Where) -> Tensor:
         return torch.ops.aten.index(values, ops.by_dim(where, self.dims))
 
     def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
         return reduce_to_shape(taken, shape)
 
-    def add_batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+    def batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, run: Run) -> Tensor:
         batched = _Batched.of(self.dims, base, where, where_dims)
         taken_dims = len(batched.shape) + base.dim() - 1 - len(self.dims)
         src = src.reshape(len(base), *[1] * (taken_dims - (src.dim() - 1)), *src.shape[1:])
@@ -110,7 +145,7 @@ class PointRoute(Route):
         block = list(range(first, first + len(batched.shape)))
         src = src.movedim(block, list(range(1, 1 + len(block))))
         base = base.movedim(batched.source, batched.front)
-        out = accumulate(PointRoute(tuple(range(len(batched.indices)))), base, src, tuple(batched.indices))
+        out = run(PointRoute(tuple(range(len(batched.indices)))), base, src, tuple(batched.indices))
         return out.movedim(batched.front, batched.source)
 
     def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
@@ -149,16 +184,22 @@ class _Batched:
         return _Batched(indices, shape, dims[0] if adjacent else 0, source, list(range(1, 1 + len(dims))))
 
 
-def _index_put_legacy_batched(base: Tensor, indices: list[Tensor], dims: list[int], values: Tensor) -> Tensor:
+def _legacy_batched(combine: Callable[[Tensor, int, Tensor, Tensor], Tensor]) -> Callable:
     """For torch.autograd.grad(is_grads_batched=True), whose older vmap cannot loop over an operator with a list of
-    tensors: one key a point, added by an operator that it can loop over."""
-    elements = torch.arange(base.numel(), device=base.device).reshape(base.shape)
-    keys = PointRoute(tuple(dims)).take(elements, tuple(indices))
-    return ops.index_add(base.reshape(-1), 0, keys.flatten(), values.expand(keys.shape).reshape(-1)).reshape(base.shape)
+    tensors: one key a point, combined by an operator that it can loop over."""
+
+    def index_put(base: Tensor, indices: list[Tensor], dims: list[int], values: Tensor) -> Tensor:
+        elements = torch.arange(base.numel(), device=base.device).reshape(base.shape)
+        keys = PointRoute(tuple(dims)).take(elements, tuple(indices))
+        values = values.expand(keys.shape).reshape(-1)
+        return combine(base.reshape(-1), 0, keys.flatten(), values).reshape(base.shape)
+
+    return index_put
 
 
 _batched_library = torch.library.Library("reprocuda", "IMPL", "Batched")
-_batched_library.impl("index_put", _index_put_legacy_batched)
+_batched_library.impl("index_put", _legacy_batched(ops.index_add))
+_batched_library.impl("index_put_overwrite", _legacy_batched(ops.index_copy))
 
 
 def _index_put_masked(base: Tensor, indices: list[Tensor], places: list[int], values: Tensor) -> Tensor:

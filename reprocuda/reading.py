@@ -130,6 +130,37 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     return index(input, [indices if d == dim else _own_position(input, d, shape) for d in range(input.dim())])
 
 
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements of `input`, seen as a vector, that `index` names: torch.take, with an exact gradient.
+
+    Args:
+        input: any dtype.
+        index: int64 of any shape; negative entries count from the end.
+        out: where to write the result; torch allows it only where no gradient is wanted.
+
+    Returns:
+        A tensor of the shape of `index`.
+
+    Raises:
+        IndexError, RuntimeError: whatever torch.take raises.
+
+    Determinism: exact. The gradient is `put` with accumulate=True.
+
+    Cost: torch's own; the gradient costs what `index_put` costs.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        >>> reprocuda.take(x, torch.tensor([0, 0, -1])).sum().backward()
+        >>> x.grad
+        tensor([[2., 0.],
+                [0., 1.]])
+    """
+    if out is not None or index.dtype != torch.int64 or index.device != input.device or input.numel() == 0:
+        return torch.take(input, index) if out is None else torch.take(input, index, out=out)
+    return _points(input.reshape(-1), [index])
+
+
 def _own_position(input: Tensor, dim: int, shape: list[int]) -> Tensor:
     """The coordinate along `dim` that each element of `shape` reads: its own, or 0 where `input` is broadcast.
 
@@ -165,7 +196,51 @@ def index(input: Tensor, indices: Tensor | Sequence[Tensor | None]) -> Tensor:
         >>> w.grad
         tensor([2., 0., 1.])
     """
-    indices = [indices] if isinstance(indices, Tensor) else list(indices)
+    return _points(input, [indices] if isinstance(indices, Tensor) else list(indices))
+
+
+def repeat_interleave(
+    input: Tensor, repeats: Tensor | int, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Every row of `input` repeated along `dim`: torch.repeat_interleave, with an exact gradient.
+
+    Args:
+        input: any dtype.
+        repeats: int32 or int64, how often each row is repeated, or one number for all.
+        dim: the dimension along which rows are repeated; None: of the flattened input.
+        output_size: the sum of `repeats`, if it is known, which spares CUDA a synchronisation.
+
+    Returns:
+        `input` with another size along `dim`.
+
+    Raises:
+        RuntimeError, IndexError: whatever torch.repeat_interleave raises.
+
+    Determinism: exact. The gradient is `index_add`.
+
+    Cost: torch's own; the gradient costs what `index_add` costs.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> reprocuda.repeat_interleave(x, torch.tensor([3, 1])).sum().backward()
+        >>> x.grad
+        tensor([3., 1.])
+    """
+    rows = input.reshape(-1) if dim is None else input
+    ndim, dim = rows.dim(), dim or 0
+    if ndim == 0 or not -ndim <= dim < ndim or (isinstance(repeats, Tensor) and repeats.dim() > 1):
+        return torch.repeat_interleave(input, repeats, dim, output_size=output_size)
+    size = rows.shape[dim]
+    if not isinstance(repeats, Tensor):
+        repeats = torch.tensor(repeats, device=input.device)
+    if repeats.numel() not in (1, size):
+        return torch.repeat_interleave(rows, repeats, dim, output_size=output_size)
+    which = torch.repeat_interleave(repeats.reshape(-1).expand(size), output_size=output_size)
+    return index_select(rows, dim, which)
+
+
+def _points(input: Tensor, indices: list[Tensor | None]) -> Tensor:
     try:
         indices, _ = on_device_of(input, indices, input)
         tensors, dims = normalize_indices(input, indices)

@@ -52,7 +52,39 @@ _OPERATORS = (
         "index_put",
         ("torch.index_put", "torch.Tensor.index_put", "torch.Tensor.index_put_", "torch.ops.aten._index_put_impl_"),
         kernels.INDEX_PUT,
-        notes="accumulate=True; overwriting is left to torch",
+        notes="accumulate=False: the last value in source order stands; a mask alone, which has no order, is torch's",
+    ),
+    Operator(
+        "scatter",
+        ("torch.scatter", "torch.Tensor.scatter", "torch.Tensor.scatter_"),
+        kernels.SCATTER,
+        notes="the last in source order stands; reduce='add' is scatter_add; one number for all, which has no order, "
+        "and reduce='multiply' are torch's; torch's gradient goes to every duplicate, ours to the last",
+    ),
+    Operator(
+        "index_copy",
+        ("torch.index_copy", "torch.Tensor.index_copy", "torch.Tensor.index_copy_"),
+        kernels.INDEX_COPY,
+        notes="the last in source order stands; torch's gradient goes to every duplicate, ours to the last",
+    ),
+    Operator(
+        "put",
+        ("torch.put", "torch.Tensor.put", "torch.Tensor.put_"),
+        kernels.PUT,
+        notes="accumulate=False: the last in source order stands",
+    ),
+    Operator("take", ("torch.take", "torch.Tensor.take"), kernels.PUT, part="backward"),
+    Operator(
+        "repeat_interleave",
+        ("torch.repeat_interleave", "torch.Tensor.repeat_interleave"),
+        kernels.INDEX_ADD,
+        part="backward",
+        notes="where repeats is one number, torch sums that gradient; reprocuda.repeat_interleave sums it exactly",
+    ),
+    Operator(
+        "index_fill",
+        (),
+        notes="one value for all has no order: torch's own, but for the value's gradient, which is an exact sum here",
     ),
     Operator(
         "scatter_reduce",

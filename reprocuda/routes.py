@@ -1,8 +1,13 @@
-"""Routes: which target each source element is added to. Rows along a dimension, single elements, or a plan's segments.
+"""Routes: which target each source element belongs to. Rows along a dimension, single elements, or a plan's segments.
 
-A route is immutable and knows how to run both ways (autograd.py): `add` and `add_` call the compiled operators, `take`
-torch's own reading ones, `fit` brings what was read to the shape of the source, `spread` is the transpose of `take`,
-and the two `batched` methods serve vmap, with the batch as first dimension of all that is batched.
+A route is immutable and knows how to run both ways (autograd.py): `add` and `add_` call the compiled operators that
+sum, `write` and `write_` those that overwrite, `take` torch's own reading ones, `fit` brings what was read to the shape
+of the source, `spread` is the transpose of `take`, and the two `batched` methods serve vmap, with the batch as first
+dimension of all that is batched; `run(route, base, src, where)` is the operation.
+
+For the derivative of an overwrite (overwriting.py): `last` is the largest position aimed at each target, or -1;
+`written` says, broadcasting to the base, what has been written over, and `stands`, broadcasting to what `take` gives,
+which source elements are still there.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from . import ops
 from .alpha import Alpha, split_alpha
 from .autograd import Where, accumulate, accumulate_, gather, legacy_batched, needs_autograd
 from .checks import check_range, checks
+from .overwriting import overwrite
 
 if TYPE_CHECKING:
     from .plan import SegmentPlan
@@ -78,9 +84,31 @@ class RowRoute(Route):
         self._check(base, where)
         ops.index_add_(base, self.dim, *where, src, *split_alpha(alpha, base.dtype))
 
-    def _check(self, base: Tensor, where: Where) -> None:
+    def write(self, base: Tensor, src: Tensor, where: Where) -> Tensor:
+        self._check(base, where, "index_copy")
+        return ops.index_copy(base, self.dim, *where, src)
+
+    def write_(self, base: Tensor, src: Tensor, where: Where) -> None:
+        self._check(base, where, "index_copy")
+        ops.index_copy_(base, self.dim, *where, src)
+
+    def last(self, shape: torch.Size, where: Where) -> Tensor:
+        (index,) = where
+        size = shape[self.dim] if shape else 1
+        positions = torch.arange(index.numel(), device=index.device)
+        return overwrite(RowRoute(0), torch.full((size,), -1, device=index.device), positions, (index.reshape(-1),))
+
+    def written(self, last: Tensor, shape: torch.Size) -> Tensor:
+        return (last >= 0).reshape([-1] + [1] * (len(shape) - 1 - self.dim) if shape else [])
+
+    def stands(self, last: Tensor, shape: torch.Size, where: Where) -> Tensor:
+        index = where[0].reshape(-1)
+        mine = gather(RowRoute(0), last, (index,)) == torch.arange(index.numel(), device=index.device)
+        return mine.reshape([-1] + [1] * (len(shape) - 1 - self.dim) if shape else [])
+
+    def _check(self, base: Tensor, where: Where, op: str = "index_add") -> None:
         if checks.on:
-            check_range("index_add", where[0], 0, base.shape[self.dim] if base.dim() else 1)
+            check_range(op, where[0], 0, base.shape[self.dim] if base.dim() else 1)
 
     def take(self, values: Tensor, where: Where) -> Tensor:
         return torch.index_select(values, self.dim, *where)
@@ -98,7 +126,7 @@ class RowRoute(Route):
 
     def batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, run: Run) -> Tensor:
         if base.dim() == 1:
-            base, src = base.unsqueeze(-1), src.unsqueeze(-1)  # a 0-dim tensor has a dimension 0 all the same
+            base, src = base.unsqueeze(-1), src.reshape(len(src), -1)  # a 0-dim tensor has a dimension 0 all the same
             return self.batched(base, src, where, where_dims, run).squeeze(-1)
         dim = self.dim + 1
         if where_dims[0] is None:
@@ -134,9 +162,32 @@ class ElementRoute(Route):
         self._check(base, where)
         ops.scatter_add_(base, self.dim, *where, src)
 
-    def _check(self, base: Tensor, where: Where) -> None:
+    def write(self, base: Tensor, src: Tensor, where: Where) -> Tensor:
+        self._check(base, where, "scatter")
+        return ops.scatter(base, self.dim, *where, src)
+
+    def write_(self, base: Tensor, src: Tensor, where: Where) -> None:
+        self._check(base, where, "scatter")
+        ops.scatter_(base, self.dim, *where, src)
+
+    def last(self, shape: torch.Size, where: Where) -> Tensor:
+        nowhere = torch.full(tuple(shape), -1, device=where[0].device)
+        return overwrite(self, nowhere, self._positions(where[0]), where)
+
+    def written(self, last: Tensor, shape: torch.Size) -> Tensor:
+        return last >= 0
+
+    def stands(self, last: Tensor, shape: torch.Size, where: Where) -> Tensor:
+        return gather(self, last, where) == self._positions(where[0])
+
+    def _positions(self, index: Tensor) -> Tensor:
+        size = index.shape[self.dim] if index.dim() else 1
+        steps = torch.arange(size, device=index.device)
+        return steps.reshape([-1] + [1] * (index.dim() - 1 - self.dim) if index.dim() else []).expand(index.shape)
+
+    def _check(self, base: Tensor, where: Where, op: str = "scatter_add") -> None:
         if checks.on:
-            check_range("scatter_add", where[0], 0, base.shape[self.dim] if base.dim() else 1)
+            check_range(op, where[0], 0, base.shape[self.dim] if base.dim() else 1)
 
     def take(self, values: Tensor, where: Where) -> Tensor:
         return torch.gather(values, self.dim, where[0].long())

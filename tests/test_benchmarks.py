@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.__main__ import run_case
-from benchmarks.cases import ALL_NAN, FORCED_EXACT, OURS, EmbeddingBackward, IndexAdd, ScatterAdd
+from benchmarks.cases import ALL_NAN, FORCED_EXACT, OURS, EmbeddingBackward, IndexAdd, Overwriting, ScatterAdd
 from benchmarks.exactness import exact_sum, round_once
 from benchmarks.readme import measured, rewritten
 from benchmarks.report import draw, markdown
@@ -65,6 +65,14 @@ def test_nobody_meets_what_another_left_in_the_buffers():
     found = []
     run_case(Watched(300, 3, 40), "cpu", [1], repeats=2)
     assert found == [0.0] * len(found) != []
+
+
+@pytest.mark.parametrize("elements", [False, True])
+@pytest.mark.parametrize("features", [1, 3])
+def test_plain_writes_are_right_and_timed(elements, features):
+    rows = run_case(Overwriting(3000, features, 40, elements=elements), "cpu", [1, 2], repeats=2)
+    assert [row["wrong"] for row in rows] == [""] * len(rows)
+    assert {row["share_right"] for row in rows if row["contestant"] == OURS} == {1.0}
 
 
 class OneBitOff(IndexAdd):

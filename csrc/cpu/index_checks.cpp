@@ -38,9 +38,9 @@ int64_t first_outside(const Index* index, int64_t count, int64_t lower, int64_t 
   };
   // Every piece is looked at, so that the first position is found whatever the order of the workers.
   for_each_piece(count, [&](int64_t begin, int64_t end) {
-    bool any = false;
-    for (int64_t i = begin; i < end; ++i) any |= outside(i);
-    for (int64_t i = begin; any && i < end; ++i) {
+    OutsideRange seen(lower, upper);
+    for (int64_t i = begin; i < end; ++i) seen.look_at(index[i]);
+    for (int64_t i = begin; seen.any() && i < end; ++i) {
       if (outside(i)) {
         bad.note(i);
         break;

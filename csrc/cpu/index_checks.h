@@ -23,6 +23,24 @@ class FirstPosition {
   std::atomic<int64_t> position_{kNone};
 };
 
+// Whether some of many indices lie outside [lower, upper), where lower <= 0 <= upper. Only signs are looked at, since baseline
+// vector units compare no integers of 64 bits.
+class OutsideRange {
+ public:
+  OutsideRange(int64_t lower, int64_t upper) : lower_(static_cast<uint64_t>(lower)), last_(static_cast<uint64_t>(upper) - 1) {}
+
+  void look_at(int64_t index) {
+    // An index so far out that the other difference wraps around has the sign of its own.
+    signs_ |= (static_cast<uint64_t>(index) - lower_) | (last_ - static_cast<uint64_t>(index));
+  }
+  bool any() const { return signs_ >> 63 != 0; }
+
+ private:
+  uint64_t lower_;
+  uint64_t last_;
+  uint64_t signs_ = 0;
+};
+
 // Whether the index never decreases. Costs next to nothing unless it does not.
 template <class Index>
 bool is_sorted_index(const Index* index, int64_t count);

@@ -48,20 +48,6 @@ int64_t linearize_range(const IndexLinearization& problem, int64_t begin, int64_
   return end;
 }
 
-// One dense int64 vector, the usual case, without the odometer.
-int64_t wrap_range(const int64_t* index, int64_t size, int64_t* keys, int64_t begin, int64_t end) {
-  bool all_good = true;
-  for (int64_t position = begin; position < end; ++position) {
-    const int64_t value = index[position] + (index[position] < 0 ? size : 0);
-    all_good &= static_cast<uint64_t>(value) < static_cast<uint64_t>(size);
-    keys[position] = value;
-  }
-  if (all_good) {
-    return end;
-  }
-  return std::find_if(index + begin, index + end, [&](int64_t value) { return value < -size || value >= size; }) - index;
-}
-
 bool is_dense(const IndexLinearization& problem, int k) {
   int64_t stride = 1;
   for (int d = problem.ndim; d-- > 0;) {
@@ -73,15 +59,37 @@ bool is_dense(const IndexLinearization& problem, int k) {
   return true;
 }
 
+// Dense int64 tensors, the usual case, without the odometer.
+int64_t linearize_dense(const IndexLinearization& problem, int64_t begin, int64_t end) {
+  constexpr int64_t kPiece = 1 << 11;  // keys that stay in the nearest cache from one index to the next
+  for (int64_t first = begin; first < end; first += kPiece) {
+    const int64_t last = std::min(end, first + kPiece);
+    bool all_good = true;
+    for (int k = 0; k < problem.num_indices; ++k) {
+      const int64_t* const index = static_cast<const int64_t*>(problem.indices[k]);
+      const int64_t size = problem.dim_sizes[k];
+      const int64_t multiplier = problem.multipliers[k];
+      OutsideRange outside(-size, size);
+      for (int64_t position = first; position < last; ++position) {
+        const int64_t key = (index[position] + (index[position] < 0 ? size : 0)) * multiplier;
+        outside.look_at(index[position]);
+        problem.keys[position] = k == 0 ? key : problem.keys[position] + key;
+      }
+      all_good &= !outside.any();
+    }
+    if (!all_good) return linearize_range(problem, first, last);
+  }
+  return end;
+}
+
 }  // namespace
 
 int64_t linearize(const IndexLinearization& problem) {
-  const bool simple = problem.num_indices == 1 && problem.is_int64[0] && is_dense(problem, 0);
+  bool simple = true;
+  for (int k = 0; k < problem.num_indices; ++k) simple = simple && problem.is_int64[k] && is_dense(problem, k);
   FirstPosition bad;
   parallel_for(0, problem.num_elements, kGrain, [&](int64_t begin, int64_t end) {
-    const int64_t stop = simple ? wrap_range(static_cast<const int64_t*>(problem.indices[0]), problem.dim_sizes[0],
-                                             problem.keys, begin, end)
-                                : linearize_range(problem, begin, end);
+    const int64_t stop = simple ? linearize_dense(problem, begin, end) : linearize_range(problem, begin, end);
     if (stop < end) bad.note(stop);
   });
   return bad.get();

@@ -3,12 +3,14 @@
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
 #include "../ops/index_put.h"
+#include "../ops/overwrite.h"
 #include "../ops/reduce.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
 #include "fingerprint.h"
 #include "linearize.h"
+#include "overwrite.h"
 #include "parallel.h"
 
 namespace reprocuda {
@@ -56,6 +58,8 @@ struct CpuBackend {
   static int64_t accumulate(const ElementAccumulation& problem, const Tensor&) { return cpu::accumulate(problem); }
   static int64_t linearize(const IndexLinearization& problem, const Tensor&) { return cpu::linearize(problem); }
 
+  static bool overwrite(const Overwrite& problem, const Tensor&) { return cpu::overwrite(problem); }
+
   static int64_t first_out_of_range(const Tensor& index, int64_t lower, int64_t upper) {
     return cpu::first_out_of_range(index.const_data_ptr(), index.scalar_type() == ScalarType::Long, index.numel(), lower,
                                    upper);
@@ -102,6 +106,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_scatter_add<CpuBackend>(library);
   register_reduce<CpuBackend>(library);
   register_index_put<CpuBackend>(library);
+  register_overwrite<CpuBackend>(library);
   register_embedding<CpuBackend>(library);
   register_segment<CpuBackend>(library);
   register_fingerprint<CpuBackend>(library);

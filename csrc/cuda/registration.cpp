@@ -10,11 +10,13 @@
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
 #include "../ops/index_put.h"
+#include "../ops/overwrite.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
 #include "fingerprint.h"
 #include "linearize.h"
+#include "overwrite.h"
 
 namespace reprocuda {
 namespace {
@@ -94,6 +96,11 @@ struct CudaBackend {
     return kNoneKnown;
   }
 
+  static bool overwrite(const Overwrite& problem, const Tensor& out) {
+    cuda::overwrite(problem, DeviceCall(out).context());
+    return true;
+  }
+
   static void fingerprint(const FingerprintProblem& problem, int64_t* digest, const Tensor& x) {
     cuda::fingerprint(problem, digest, DeviceCall(x).context());
   }
@@ -129,6 +136,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_index_add<CudaBackend>(library);
   register_scatter_add<CudaBackend>(library);
   register_index_put<CudaBackend>(library);
+  register_overwrite<CudaBackend>(library);
   register_embedding<CudaBackend>(library);
   register_segment<CudaBackend>(library);
   register_fingerprint<CudaBackend>(library);

@@ -3,6 +3,7 @@
 // A Backend (csrc/cpu/registration.cpp, csrc/cuda/registration.cpp) is a struct of static functions:
 //   int64_t accumulate(const Accumulation&, const Tensor& out), the same for ElementAccumulation
 //   int64_t linearize(const IndexLinearization&, const Tensor& out)
+//   bool overwrite(const Overwrite&, const Tensor& out); false: an index is out of range and nothing has been written
 //   int64_t first_out_of_range(const Tensor& index, int64_t lower, int64_t upper)
 //   int64_t build_plan(const Tensor& index, int64_t num_targets, int64_t* permutation, int64_t* offsets)
 //   void check_plan(const Tensor* permutation, const Tensor& offsets, int64_t num_rows, const char* op)

@@ -12,18 +12,6 @@ inline constexpr const char* kFingerprintSchemas[] = {
     "fingerprint_(Tensor(a!) digests, int row, Tensor x) -> ()",
 };
 
-// torch's number of a dtype. scalar_type() knows fewer of them than torch does.
-inline int32_t dtype_number(const Tensor& tensor) {
-  int32_t number = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &number));
-  return number;
-}
-
-// Quantised dtypes carry their scale elsewhere and have dispatch keys of their own; every other dtype is plain memory.
-inline bool has_plain_elements(size_t element_bytes) {
-  return element_bytes == 1 || element_bytes == 2 || element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
-}
-
 // False where even the merged dimensions are too many.
 inline bool describe_elements(FingerprintProblem& problem, const Tensor& x) {
   const auto sizes = x.sizes();

@@ -46,7 +46,7 @@ inline Tensor expand(const Tensor& tensor, const Sizes& sizes, const char* op) {
 
 inline void check_index_put(const Tensor& self, const std::vector<Tensor>& indices, const std::vector<int64_t>& dims,
                             const Tensor& values, const char* op) {
-  check<Irregular>(self.scalar_type() == values.scalar_type(), op, "(): values have another dtype");
+  check<Irregular>(same_dtype(self, values), op, "(): values have another dtype");
   check<Irregular>(!indices.empty() && indices.size() == dims.size() && indices.size() <= kMaxDims, op,
                    "(): needs one index tensor for every indexed dimension");
   check<Irregular>(same_device(self, values), op, "(): self and values are on different devices");

@@ -4,6 +4,7 @@
 #include "embedding.h"
 #include "fingerprint.h"
 #include "index_put.h"
+#include "overwrite.h"
 #include "reduce.h"
 #include "scatter_add.h"
 #include "segment.h"
@@ -26,6 +27,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kScatterAddSchemas);
   define(kReduceSchemas);
   define(kIndexPutSchemas);
+  define(kOverwriteSchemas);
   define(kEmbeddingSchemas);
   define(kSegmentSchemas);
   define(kFingerprintSchemas);

@@ -17,7 +17,7 @@ inline constexpr const char* kScatterAddSchemas[] = {
 
 inline void check_scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const char* op) {
   check<Irregular>(is_index_dtype(index), op, "(): index must be int32 or int64");
-  check<Irregular>(self.scalar_type() == src.scalar_type(), op, "(): src has another dtype");
+  check<Irregular>(same_dtype(self, src), op, "(): src has another dtype");
   check<Irregular>(same_device(self, index) && same_device(self, src), op, "(): tensors are on different devices");
   if (index.numel() == 0) {
     return;

@@ -54,8 +54,22 @@ inline ElementType require_element_type(const Tensor& tensor, const char* op) {
   return *type;
 }
 
+// torch's number of a dtype. scalar_type() knows fewer of them than torch does.
+inline int32_t dtype_number(const Tensor& tensor) {
+  int32_t number = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &number));
+  return number;
+}
+
+inline bool same_dtype(const Tensor& a, const Tensor& b) { return dtype_number(a) == dtype_number(b); }
+
+// Quantised dtypes carry their scale elsewhere and have dispatch keys of their own; every other dtype is plain memory.
+inline bool has_plain_elements(size_t element_bytes) {
+  return element_bytes == 1 || element_bytes == 2 || element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
+}
+
 inline bool is_index_dtype(const Tensor& index) {
-  return index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int;
+  return dtype_number(index) == aoti_torch_dtype_int64() || dtype_number(index) == aoti_torch_dtype_int32();
 }
 
 inline Sizes sizes_of(const Tensor& tensor) {
@@ -82,7 +96,7 @@ inline Sizes contiguous_strides(const Sizes& sizes) {
 }
 
 // Uninitialised memory, whatever torch.utils.deterministic.fill_uninitialized_memory says: every byte gets written.
-inline Tensor new_tensor(const Sizes& sizes, ScalarType dtype, const Tensor& device_like) {
+inline Tensor new_tensor(const Sizes& sizes, int32_t dtype, const Tensor& device_like) {
   const Sizes strides = contiguous_strides(sizes);
   int32_t device_type = 0;
   int32_t device_index = 0;
@@ -90,9 +104,12 @@ inline Tensor new_tensor(const Sizes& sizes, ScalarType dtype, const Tensor& dev
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(device_like.get(), &device_type));
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(device_like.get(), &device_index));
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(),
-                                                  torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype)),
-                                                  device_type, device_index, &handle));
+                                                  dtype, device_type, device_index, &handle));
   return Tensor(handle);
+}
+
+inline Tensor new_tensor(const Sizes& sizes, ScalarType dtype, const Tensor& device_like) {
+  return new_tensor(sizes, torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype)), device_like);
 }
 
 // A view of the same storage, from the same first element; it may have another number of dimensions.

@@ -16,10 +16,11 @@ from ..alpha import Alpha, python_number, split_alpha
 from ..autocast import widest
 from ..autograd import accumulate, accumulate_, needs_operators
 from ..irregular import judge, judge_in_place
+from ..overwriting import overwrite, overwrite_
 from ..plan import SegmentPlan, has_data
 from ..points import PointRoute, has_mask, normalize_indices, on_device_of
 from ..routes import ElementRoute, PlanRoute, RowRoute
-from .support import overwrite, wrap_dim, write_out
+from .support import replace_with, wrap_dim, write_out
 
 
 def index_add(
@@ -85,7 +86,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Ten
         (True, tensor([1., 5.]))
     """
     if needs_operators("index_add_"):
-        return overwrite(input, index_add(input, dim, index, source, alpha=alpha))
+        return replace_with(input, index_add(input, dim, index, source, alpha=alpha))
     try:
         alpha = python_number(alpha, input.dtype)
         if isinstance(index, SegmentPlan):
@@ -196,71 +197,76 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
         tensor([0., 7.])
     """
     if needs_operators("scatter_add_"):
-        return overwrite(input, scatter_add(input, dim, index, src))
+        return replace_with(input, scatter_add(input, dim, index, src))
     try:
         return accumulate_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
         return judge_in_place("scatter_add_", reason, torch.Tensor.scatter_add_, input, dim, index, src)
 
 
-def _require_accumulate(accumulate: bool) -> None:
-    if not accumulate:
-        raise NotImplementedError(
-            "reprocuda.index_put adds: pass accumulate=True. "
-            "Overwriting (accumulate=False) is left to torch's own index_put"
-        )
-
-
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """`input` plus `values` at the points that `indices` name: torch.index_put with accumulate=True.
+    """`input` with `values` written, or added, at the points that `indices` name: torch.index_put.
 
     Args:
         input: the target, of any dtype.
         indices: one tensor a dimension, as in input[indices]: int32, int64 or masks, broadcast together. Negative
             entries count from the end. None leaves its dimension whole.
         values: the dtype of `input`, broadcast to the shape of input[indices].
-        accumulate: must be True; overwriting (accumulate=False) is not offered.
+        accumulate: add instead of writing.
 
     Returns:
         A tensor like `input`. Under autocast, of two floating dtypes the wider.
 
     Raises:
-        NotImplementedError: accumulate is False.
         IndexError, RuntimeError: whatever torch.index_put raises, an index out of range with its position, value and
             size before anything is written (on CUDA: a device assert; see `check_indices`).
 
-    Determinism: exact, both this and its derivatives, the sum over broadcast values included.
+    Determinism: exact, both this and its derivatives, the sum over broadcast values included. Where it writes, the last
+    value in source order stands, and it alone gets a gradient.
 
-    Cost: O(values + input), by the arithmetic of `index_add`, after several indices have been turned into one key a
-    point.
+    Cost: O(values + input), after several indices have been turned into one key a point. It adds by the arithmetic of
+    `index_add` and writes as `index_copy` does.
 
     Example:
         >>> import torch, reprocuda
         >>> reprocuda.index_put(torch.zeros(3), (torch.tensor([-1, -1, 0]),), torch.ones(3), accumulate=True)
         tensor([1., 0., 2.])
     """
-    _require_accumulate(accumulate)
     if input.dtype != values.dtype:
         input, values = widest(input, values)
     try:
         indices, values = on_device_of(input, indices, values)
         direct = needs_operators("index_put")
         if (direct or not has_data(input)) and has_mask(indices):
+            if not accumulate:
+                return _overwrite_masked(input, indices, values)
             places = [place for place, index in enumerate(indices) if index is not None]
             return ops.index_put_masked(input, [indices[place] for place in places], places, values)
         tensors, dims = normalize_indices(input, indices)
         if direct:
-            return ops.index_put(input, tensors, dims, values)
-        return autograd.accumulate(PointRoute(tuple(dims)), input, values, tuple(tensors))
+            return (ops.index_put if accumulate else ops.index_put_overwrite)(input, tensors, dims, values)
+        combine = autograd.accumulate if accumulate else overwrite
+        return combine(PointRoute(tuple(dims)), input, values, tuple(tensors))
     except ValueError as reason:
-        return judge("index_put", reason, torch.ops.aten.index_put, input, list(indices), values, True)
+        native = torch.ops.aten.index_put
+        return judge("index_put", reason, native, input, list(indices), values, accumulate, overwrites=not accumulate)
+
+
+def _overwrite_masked(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor:
+    """Where no shape may depend on data. A mask alone names every place once, so torch's own operator serves."""
+    if sum(index is not None for index in indices) > 1:
+        raise RuntimeError(
+            "index_put(): a mask among several index tensors cannot be written through where shapes may not depend on "
+            "data, as in compiled code; pass mask.nonzero(as_tuple=True) in its place"
+        )
+    return torch.ops.aten.index_put(input, list(indices), values)
 
 
 def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """`index_put` written into `input`, which is returned: torch.Tensor.index_put_ with accumulate=True.
+    """`index_put` written into `input`, which is returned: torch.Tensor.index_put_.
 
     Arguments, errors and determinism are those of `index_put`. An `input` that overlaps itself is an error, not a
-    warning. One that is not contiguous is copied there and back, but for one index that names few of its rows.
+    warning. Adding copies one that is not contiguous there and back, but for one index that names few of its rows.
 
     Example:
         >>> import torch, reprocuda
@@ -268,15 +274,18 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
         tensor([[2., 2.],
                 [0., 0.]])
     """
-    _require_accumulate(accumulate)
     if needs_operators("index_put_") or not has_data(input):
-        return overwrite(input, index_put(input, indices, values, True))
+        return replace_with(input, index_put(input, indices, values, accumulate))
     try:
         indices, values = on_device_of(input, indices, values)
         tensors, dims = normalize_indices(input, indices)
-        return accumulate_(PointRoute(tuple(dims)), input, values, tuple(tensors))
+        combine_ = accumulate_ if accumulate else overwrite_
+        return combine_(PointRoute(tuple(dims)), input, values, tuple(tensors))
     except ValueError as reason:
-        return judge_in_place("index_put_", reason, torch.ops.aten.index_put_, input, list(indices), values, True)
+        native_ = torch.ops.aten.index_put_
+        return judge_in_place(
+            "index_put_", reason, native_, input, list(indices), values, accumulate, overwrites=not accumulate
+        )
 
 
 def segment_sum(

@@ -57,7 +57,7 @@ def write_out(
         return write_resized(out, result)
 
 
-def overwrite(target: Tensor, result: Tensor) -> Tensor:
+def replace_with(target: Tensor, result: Tensor) -> Tensor:
     """For in-place forms where the custom operators, which are out of place, have to serve."""
     if torch.compiler.is_compiling() or not transforms_active():
         return target.copy_(result)

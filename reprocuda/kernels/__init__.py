@@ -6,7 +6,18 @@ each list of them, and those with their default values left out: each that torch
 microsecond, and one passed by its name half a microsecond.
 """
 
+from .overwrites import INDEX_COPY, PUT, SCATTER
 from .reductions import INDEX_REDUCE, SCATTER_REDUCE
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 
-__all__ = ["EMBEDDING", "INDEX_ADD", "INDEX_PUT", "INDEX_REDUCE", "SCATTER_ADD", "SCATTER_REDUCE"]
+__all__ = [
+    "EMBEDDING",
+    "INDEX_ADD",
+    "INDEX_COPY",
+    "INDEX_PUT",
+    "INDEX_REDUCE",
+    "PUT",
+    "SCATTER",
+    "SCATTER_ADD",
+    "SCATTER_REDUCE",
+]

@@ -11,7 +11,7 @@ from ..alpha import LARGEST_EXACT, split_alpha
 from ..autocast import widest
 from ..checks import check_range, checks
 from ..overrides import Override, Slot
-from ..points import normalize_indices, on_device_of
+from ..points import has_duplicates, normalize_indices, on_device_of
 from .support import ERRORS, size_along, writes_through
 
 
@@ -98,7 +98,7 @@ def _index_put_under_autocast(slot: Slot) -> Callable:
     autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
     def kernel(self, indices, values, accumulate=False):
-        if accumulate and switch.on and self.dtype != values.dtype:
+        if switch.on and self.dtype != values.dtype:
             self, values = widest(self, values)
         with torch._C._ExcludeDispatchKeyGuard(autocast):
             return torch.ops.aten.index_put(self, indices, values, accumulate)
@@ -108,13 +108,16 @@ def _index_put_under_autocast(slot: Slot) -> Callable:
 
 def _index_put_impl_(slot: Slot) -> Callable:
     switch, keys, ours, ours_by_rows = slot.switch, slot.keys, slot.ours, ops.index_put_rows_._op
+    overwrite = ops.index_put_overwrite_._op
 
     def kernel(self, indices, values, accumulate=False, unsafe=False):
         try:
-            if not (accumulate and switch.on):
+            if not switch.on or not (accumulate or has_duplicates(indices)):
                 return slot.native(keys, self, indices, values, accumulate, unsafe)
             tensors, dims = normalize_indices(self, indices)
-            if len(tensors) == 1 and dims[0] == 0:
+            if not accumulate:
+                overwrite(self, tensors, dims, values)
+            elif len(tensors) == 1 and dims[0] == 0:
                 ours_by_rows(self, tensors[0], values)
             else:
                 ours(self, tensors, dims, values)
@@ -151,7 +154,7 @@ def _repair_index_put_(self, indices, values, accumulate=False, unsafe=False):
     moved, value = on_device_of(self, indices, values)
     if value is values and all(one is other for one, other in zip(moved, indices, strict=True)):
         return NotImplemented
-    return torch.ops.aten._index_put_impl_(self, moved, value, True, unsafe)
+    return torch.ops.aten._index_put_impl_(self, moved, value, accumulate, unsafe)
 
 
 def _repair_embedding(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):

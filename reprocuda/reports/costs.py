@@ -107,10 +107,6 @@ class Calls(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _note(self, name: str, operator: str, func: Any, args: tuple, kwargs: dict) -> None:
-        schema = [argument.name for argument in func._schema.arguments]
-        given = {**dict(zip(schema, args, strict=False)), **kwargs}
-        if operator == "index_put" and not given.get("accumulate", False):
-            return  # overwriting, which is torch's own
         tensors = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         device = tensors[0].device.type
         if device not in DEVICES:

@@ -56,7 +56,7 @@ def calls_of_trace(path: str | os.PathLike) -> list[Call]:
 
 
 def _call(overload: str, arguments: str, geometries: tuple[str, ...]) -> Call | None:
-    """None for arguments that the trace does not hold in a form to be built again, and for overwriting."""
+    """None for arguments that the trace does not hold in a form to be built again."""
     found = [Geometry.parse(geometry) for geometry in geometries]
     try:
         plain = list(ast.literal_eval(arguments))
@@ -80,8 +80,6 @@ def _call(overload: str, arguments: str, geometries: tuple[str, ...]) -> Call | 
             elif plain and not _is_keyword(plain[0]):
                 args.append(plain.pop(0))
         kwargs = dict(plain)
-        if "accumulate" in [argument.name for argument in function._schema.arguments] and True not in args:
-            return None
         args = _with_indices(function._schema, args)
     except (StopIteration, IndexError, TypeError, ValueError):
         return None

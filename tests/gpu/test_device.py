@@ -50,6 +50,25 @@ def test_every_operator_and_its_gradient_have_the_bits_of_the_cpu(case, dtype):
         assert_same_bits(on_gpu, on_cpu, case.name)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.int64, torch.complex128])
+def test_of_plain_writes_the_last_stands(dtype):
+    torch.manual_seed(0)
+    rows, targets, features = 30_000, 50, 6
+    index, elements = torch.randint(targets, (rows,)), torch.randint(targets, (rows, features))
+    x, source = torch.zeros(targets, features).to(dtype), torch.randint(100, (rows, features)).to(dtype)
+    calls = [
+        lambda x, i, e, s: reprocuda.scatter(x, 0, e, s),
+        lambda x, i, e, s: reprocuda.index_copy(x, 0, i, s),
+        lambda x, i, e, s: reprocuda.index_put(x, (i - targets, e[:, 0] % features), s[:, 0]),
+        lambda x, i, e, s: reprocuda.put(x, e, s),
+        lambda x, i, e, s: reprocuda.scatter_(x.t().contiguous().t(), 0, e, s),
+    ]
+    for call in calls:
+        want = call(x, index, elements, source)
+        for _ in range(3):
+            assert torch.equal(call(x.cuda(), index.cuda(), elements.cuda(), source.cuda()).cpu(), want)
+
+
 def test_torch_itself_is_replaced_on_the_device():
     results = []
     for device in ("cpu", "cuda"):

@@ -13,6 +13,7 @@
 #include "cuda/accumulate.h"
 #include "cuda/fingerprint.h"
 #include "cuda/linearize.h"
+#include "cuda/overwrite.h"
 #include "emulation/api.h"
 #include "emulation/guarded_memory.h"
 
@@ -289,6 +290,34 @@ py::array_t<int64_t> linearize(const std::vector<Array>& indices, const std::vec
   return py::array_t<int64_t>(problem.num_elements, problem.keys);
 }
 
+// Strides in elements of `out`, into the memory of each array.
+py::tuple overwrite(const Array& out, const Array& src, const Array& index, const std::vector<int64_t>& sizes, int dim,
+                    const std::vector<int64_t>& src_strides, const std::vector<int64_t>& index_strides,
+                    const std::vector<int64_t>& out_strides, int64_t dim_size, bool wraps, int num_sms) {
+  Device device(num_sms, 80);
+  Overwrite problem;
+  problem.element_bytes = static_cast<int>(out.itemsize());
+  problem.out = const_cast<void*>(device.upload(out, true));
+  problem.src = device.upload(src);
+  problem.index = device.upload(index);
+  problem.index_is_int64 = index.itemsize() == 8;
+  problem.wraps = wraps;
+  problem.ndim = static_cast<int>(sizes.size());
+  problem.dim = dim;
+  std::copy(sizes.begin(), sizes.end(), problem.sizes);
+  std::copy(src_strides.begin(), src_strides.end(), problem.src_strides);
+  std::copy(index_strides.begin(), index_strides.end(), problem.index_strides);
+  std::copy(out_strides.begin(), out_strides.end(), problem.out_strides);
+  problem.dim_size = dim_size;
+  problem.num_elements = 1;
+  for (const int64_t size : sizes) problem.num_elements *= size;
+  cuda::overwrite(problem, device.context());
+  device.check_guards();
+  py::array_t<uint8_t> bytes(out.nbytes());
+  std::memcpy(bytes.mutable_data(), problem.out, static_cast<size_t>(out.nbytes()));
+  return py::make_tuple(bytes, device.temporary_bytes());
+}
+
 // Of the elements of `memory` from `first` on, along strides in elements.
 py::tuple fingerprint(const Array& memory, int64_t first, const std::vector<int64_t>& sizes,
                       const std::vector<int64_t>& strides, std::tuple<uint64_t, uint64_t> header, int num_sms) {
@@ -316,6 +345,9 @@ void bind_accumulation(py::module_& module) {
   module.def("build_plan", &build_plan, py::arg("index"), py::arg("num_targets"), py::arg("num_sms") = 2);
   module.def("linearize", &linearize, py::arg("indices"), py::arg("strides"), py::arg("dim_sizes"), py::arg("multipliers"),
              py::arg("sizes"));
+  module.def("overwrite", &overwrite, py::arg("out"), py::arg("src"), py::arg("index"), py::arg("sizes"), py::arg("dim"),
+             py::arg("src_strides"), py::arg("index_strides"), py::arg("out_strides"), py::arg("dim_size"),
+             py::arg("wraps") = false, py::arg("num_sms") = 2, "(the bytes of out, bytes of temporary memory taken)");
   module.def("fingerprint", &fingerprint, py::arg("memory"), py::arg("first"), py::arg("sizes"), py::arg("strides"),
              py::arg("header"), py::arg("num_sms") = 2);
 }

@@ -32,6 +32,15 @@ TORCH = SimpleNamespace(
     gather=torch.gather,
     index_select=torch.index_select,
     take_along_dim=torch.take_along_dim,
+    take=torch.take,
+    repeat_interleave=torch.repeat_interleave,
+    scatter=torch.scatter,
+    scatter_=torch.Tensor.scatter_,
+    index_copy=torch.index_copy,
+    index_copy_=torch.Tensor.index_copy_,
+    index_fill=torch.index_fill,
+    put=lambda x, index, source, accumulate=False: x.put(index, source, accumulate=accumulate),
+    put_=lambda x, index, source, accumulate=False: x.put_(index, source, accumulate=accumulate),
     index=lambda tensor, indices: tensor[tuple(indices)],
     embedding=lambda i, w: w[i] if w.is_complex() else torch.nn.functional.embedding(i, w),
     segment_sum=lambda src, offsets: torch.stack(
@@ -270,6 +279,13 @@ CASES = [
         ("i", "s"), ("x", "s"), _complex_or_bool,
     ),
     Case(
+        "put", "accumulate",
+        lambda ns, x, i, s: ns.put(x, i - 15, s, True),
+        lambda n: {"x": (TARGETS, 3), "s": (n,)},
+        lambda n: {"i": (15, (n,))},
+        ("i", "s"), ("x", "s"),
+    ),
+    Case(
         "gather", "",
         lambda ns, x, i: ns.gather(x, 0, i),
         lambda n: {"x": (TARGETS, 3)},
@@ -296,6 +312,20 @@ CASES = [
         lambda n: {"x": (TARGETS, 1)},
         lambda n: {"i": (TARGETS, (n, 3))},
         ("i", "grad"), ("x",),
+    ),
+    Case(
+        "take", "",
+        lambda ns, x, i: ns.take(x, i - 15),
+        lambda n: {"x": (TARGETS, 3)},
+        lambda n: {"i": (15, (n, 2))},
+        ("i", "grad"), ("x",),
+    ),
+    Case(
+        "repeat_interleave", "",
+        lambda ns, x, i: ns.repeat_interleave(x, i.new_tensor([1, 0, len(i), 2, 3]), 0),
+        lambda n: {"x": (TARGETS, 3)},
+        lambda n: {"i": (TARGETS, (n,))},
+        (), ("x",),
     ),
     Case(
         "index", "",
@@ -334,4 +364,3 @@ def each_with(cases: list[Case], dtypes: list[torch.dtype]):
     """Parametrizes a test of `case` and `dtype` by all pairs that go together."""
     pairs = [(case, dtype) for dtype in dtypes for case in cases if case.takes(dtype)]
     return pytest.mark.parametrize(("case", "dtype"), pairs, ids=[f"{case.name}-{dtype}" for case, dtype in pairs])
-

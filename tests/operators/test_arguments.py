@@ -181,15 +181,6 @@ def test_out_is_resized_as_torch_resizes_it():
     assert itself.tolist() == [2, 1, 2]
 
 
-def test_overwriting_is_not_offered():
-    for call in (
-        lambda: reprocuda.index_put(x(3), (INDEX,), ones(2)),
-        lambda: reprocuda.index_put_(x(3), (INDEX,), ones(2)),
-    ):
-        with pytest.raises(NotImplementedError, match="accumulate=True"):
-            call()
-
-
 ALPHAS = {
     torch.float32: [True, False, 2, -2.5, 2**60 + 1, torch.tensor(3.0), torch.tensor(2)],
     torch.int64: [True, False, 3, 2.5, -(2**62)],

@@ -37,6 +37,9 @@ FUNCTIONAL = {
         f"index_reduce {reduce}": lambda reduce=reduce: (ops.index_reduce, real(4, 2), 0, INDEX, real(3, 2), reduce)
         for reduce in ("mean", "prod", "amax", "amin")
     },
+    "scatter": lambda: (ops.scatter, real(4, 2), 0, ELEMENTS, real(3, 2)),
+    "index_copy": lambda: (ops.index_copy, real(2, 4), -1, INDEX, real(2, 3)),
+    "index_put_overwrite": lambda: (ops.index_put_overwrite, real(3, 2, 4), [INDEX, INDEX], [0, 2], real(3, 1)),
     "index_put": lambda: (ops.index_put, real(3, 4), [INDEX], [1], real(3, 1)),
     "index_put two": lambda: (ops.index_put, real(3, 2, 4), [INDEX, INDEX], [0, 2], real(3, 2)),
     "index_put_masked": lambda: (ops.index_put_masked, real(3, 4), [MASK], [1], real(3, 2)),
@@ -75,6 +78,17 @@ MUTATING = {
     "index_reduce_out": lambda: (
         ops.index_reduce_out, real(4, 2, grad=False), 0, INDEX, real(3, 2, grad=False), "amin", False,
         torch.empty(4, 2),
+    ),
+    "scatter_": lambda: (ops.scatter_, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False)),
+    "scatter_out": lambda: (
+        ops.scatter_out, real(4, 2, grad=False), 0, ELEMENTS, real(3, 2, grad=False), torch.empty(4, 2),
+    ),
+    "index_copy_": lambda: (ops.index_copy_, real(4, 2, grad=False), 0, INDEX, real(3, 2, grad=False)),
+    "index_copy_out": lambda: (
+        ops.index_copy_out, real(4, 2, grad=False), 0, INDEX, real(3, 2, grad=False), torch.empty(4, 2),
+    ),
+    "index_put_overwrite_": lambda: (
+        ops.index_put_overwrite_, real(3, 4, grad=False), [INDEX], [1], real(3, 1, grad=False),
     ),
     "index_put_": lambda: (ops.index_put_, real(3, 4, grad=False), [INDEX], [1], real(3, 1, grad=False)),
     "index_put_rows_": lambda: (ops.index_put_rows_, real(4, 2, grad=False), INDEX, real(3, 1, grad=False)),

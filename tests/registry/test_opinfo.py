@@ -15,6 +15,7 @@ NAMES = {
     "index_add", "index_put", "scatter_add", "gather", "index_select", "take_along_dim", "nn.functional.embedding",
     "__getitem__", "scatter_reduce.sum", "scatter_reduce.mean", "scatter_reduce.prod", "scatter_reduce.amax",
     "scatter_reduce.amin", "index_reduce.mean", "index_reduce.prod", "index_reduce.amax", "index_reduce.amin",
+    "scatter", "index_copy", "index_fill", "put", "take", "repeat_interleave",
 }  # fmt: skip
 
 

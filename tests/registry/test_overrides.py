@@ -199,7 +199,7 @@ def test_order_free_arguments_are_left_to_torch_unless_strict():
         call()
 
 
-def test_overwriting_index_put_is_torchs():
+def test_index_put_overwrites_too():
     with reprocuda.enabled():
         x = torch.zeros(3)
         x[torch.tensor([0, 0])] = torch.tensor([1.0, 2.0])
