@@ -133,7 +133,7 @@ def status() -> Status:
         >>> import reprocuda
         >>> with reprocuda.enabled("index_add", devices="cpu", strict=True):
         ...     [o.name for o in reprocuda.status().operators if o.state == "ours"]
-        ['index_add', 'index_select', 'repeat_interleave']
+        ['index_add', 'repeat_interleave', 'index_select']
     """
     operators = []
     for device in DEVICES:

@@ -21,6 +21,7 @@ from reprocuda.flags import Flags, hash_seed
 
 ROWS = torch.zeros(3, dtype=torch.long)
 CANCELLING = torch.tensor([1e8, 1.0, -1e8])
+unpool, SIZE = torch._C._nn.max_unpool2d, (4, 4)  # which torch has no deterministic form of, on the CPU either
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:reprocuda.reproducible. PYTHONHASHSEED", "ignore::reprocuda.CompileWarning"
@@ -247,48 +248,52 @@ def test_debug_mode_names_operator_arguments_line_and_cure():
     assert "does not have a deterministic implementation" in str(error.__cause__)
 
 
-def test_arguments_of_a_method_come_from_the_statement():
+def test_arguments_of_a_call_without_python_come_from_the_statement():
     class Holder:
-        target = torch.zeros(3)
+        target = torch.zeros(1, 1, 2, 2)
 
-    holder, index = Holder(), torch.tensor([0, 0])
+    holder, index = Holder(), torch.arange(4).view(1, 1, 2, 2)
     with pytest.raises(reprocuda.NondeterministicError) as caught, reprocuda.reproducible():
-        holder.target.put_(
+        unpool(
+            holder.target,
             index,
-            CANCELLING[:2],
+            SIZE,
         )
     text = str(caught.value)
-    assert "holder.target: float32 [3] on cpu" in text and "index: int64 [2] on cpu" in text
-    assert "CANCELLING: float32 [3]" in text and "put_" in caught.value.operator
+    assert "holder.target: float32 [1, 1, 2, 2] on cpu" in text and "index: int64 [1, 1, 2, 2] on cpu" in text
+    assert caught.value.operator == "max_unpooling2d_forward_out"
 
 
 def test_a_refusal_inside_an_installed_package_names_the_users_line(tmp_path, monkeypatch):
     folder = tmp_path / "site-packages"
     folder.mkdir()
-    (folder / "layers_of_others.py").write_text("def scatter(target, index):\n    return target.put_(index, target)\n")
+    (folder / "layers_of_others.py").write_text(
+        "from torch.nn.functional import max_unpool2d\n\n\n"
+        "def unpool(target, index):\n    return max_unpool2d(target, index, 2)\n"
+    )
     monkeypatch.syspath_prepend(folder)
-    scatter = importlib.import_module("layers_of_others").scatter
+    unpool_of_others = importlib.import_module("layers_of_others").unpool
     with pytest.raises(reprocuda.NondeterministicError) as caught, reprocuda.reproducible():
-        scatter(torch.zeros(1), torch.tensor([0]))
-    assert caught.value.file == __file__ and "scatter(torch.zeros(1), torch.tensor([0]))" in str(caught.value)
-    assert "target: float32 [1] on cpu" in str(caught.value)  # what the operator was given, in the package's words
+        unpool_of_others(torch.zeros(1, 1, 2, 2), torch.arange(4).view(1, 1, 2, 2))
+    assert caught.value.file == __file__ and "unpool_of_others(torch.zeros(1, 1, 2, 2)" in str(caught.value)
+    assert "target: float32 [1, 1, 2, 2] on cpu" in str(caught.value)  # in the package's words
 
 
-class PutBackward(torch.autograd.Function):
+class UnpoolBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         return x.clone()
 
     @staticmethod
     def backward(ctx, gradient):
-        return torch.zeros(3).put_(torch.zeros(3, dtype=torch.long), gradient)
+        return unpool(gradient.view(1, 1, 1, 3), torch.arange(3).view(1, 1, 1, 3), (1, 3)).view(3)
 
 
 def test_an_operator_of_the_backward_pass_is_named_too():
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(reprocuda.NondeterministicError) as caught, reprocuda.reproducible():
-        PutBackward.apply(x).sum().backward()
-    assert caught.value.operator == "put_" and "in the backward pass" in str(caught.value)
+        UnpoolBackward.apply(x).sum().backward()
+    assert caught.value.operator == "max_unpooling2d_forward_out" and "in the backward pass" in str(caught.value)
 
 
 def test_other_errors_pass_unchanged():
@@ -334,7 +339,7 @@ def test_the_fill_does_not_show_in_our_results():
 
 def test_train_mode_warns_once_for_each_operator():
     def both():
-        torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2))
+        F.max_unpool3d(torch.ones(1, 1, 1, 1, 2), torch.arange(2).view(1, 1, 1, 1, 2), 2)
         F.max_unpool2d(torch.ones(1, 1, 2, 2), torch.arange(4).view(1, 1, 2, 2), 2)
 
     with warnings.catch_warnings(record=True) as caught:
@@ -342,9 +347,9 @@ def test_train_mode_warns_once_for_each_operator():
         for _ in range(2):  # again in a second run
             with reprocuda.reproducible(mode="train"):
                 both(), both()
-                torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2))
+                both()
     texts = [str(w.message).split(" does not")[0] for w in caught if "deterministic implementation" in str(w.message)]
-    assert texts == ["put_", "max_unpooling2d_forward_out"] * 2
+    assert texts == ["max_unpooling3d_forward_out", "max_unpooling2d_forward_out"] * 2
 
 
 def test_a_flag_toggled_in_compiled_code_is_as_in_eager():
@@ -371,9 +376,10 @@ def python(code, **environment):
 
 def test_an_error_that_nobody_catches_is_explained():
     done = python(
-        "import torch, reprocuda\nreprocuda.reproducible()\ntorch.zeros(3).put_(torch.zeros(1).long(), torch.ones(1))"
+        "import torch, reprocuda\nreprocuda.reproducible()\n"
+        "torch._C._nn.max_unpool2d(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1).long(), (2, 2))"
     )
-    assert done.returncode == 1 and "NondeterministicError: put_" in done.stderr
+    assert done.returncode == 1 and "NondeterministicError: max_unpool" in done.stderr
     assert 'File "<string>", line 3' in done.stderr and "cure: " in done.stderr
 
 
