@@ -58,8 +58,9 @@ _OPERATORS = (
         "scatter",
         ("torch.scatter", "torch.Tensor.scatter", "torch.Tensor.scatter_"),
         kernels.SCATTER,
-        notes="the last in source order stands; reduce='add' is scatter_add; one number for all, which has no order, "
-        "and reduce='multiply' are torch's; torch's gradient goes to every duplicate, ours to the last",
+        notes="the last in source order stands; reduce='add' is scatter_add, reduce='multiply' scatter_reduce (torch's "
+        "on CUDA); one number for all has no order and is torch's; torch's gradient goes to every duplicate, ours to "
+        "the last",
     ),
     Operator(
         "index_copy",

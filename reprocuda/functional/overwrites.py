@@ -16,6 +16,7 @@ from ..irregular import judge, judge_in_place
 from ..overwriting import overwrite, overwrite_
 from ..plan import has_data
 from ..routes import ElementRoute, RowRoute
+from .reductions import scatter_reduce, scatter_reduce_
 from .sums import index_put, index_put_, scatter_add, scatter_add_
 from .support import replace_with, wrap_dim, write_out
 
@@ -29,7 +30,7 @@ def _one_source(src: Tensor | Number | None, value: Number | None) -> Tensor | N
 
 
 def _expanded(input: Tensor, index: Tensor, value: Number) -> Tensor:
-    """`value` as the source of a scatter_add, without memory for more than one."""
+    """`value` as a source that is added or multiplied, without memory for more than one."""
     return torch.full((), value, dtype=input.dtype, device=input.device).expand(index.shape)
 
 
@@ -51,7 +52,8 @@ def scatter(
         index: int32 or int64, in no dimension larger than `src`, nor (but for `dim`) than `input`.
         src: the dtype of `input`, or one number for all. Only the part of it that `index` covers is read.
         value: the number, by torch's other name for it.
-        reduce: None: overwrite. "add": the exact sum with what is there, as scatter_add. "multiply": torch's own.
+        reduce: None: overwrite. "add": the exact sum with what is there, as scatter_add. "multiply": the exact product,
+            as scatter_reduce; on CUDA torch's own.
         out: where to write the result.
 
     Returns:
@@ -74,6 +76,9 @@ def scatter(
     if reduce == "add":
         src = src if isinstance(src, Tensor) else _expanded(input, index, src)
         return scatter_add(input, dim, index, src, out=out)
+    if reduce == "multiply" and input.is_cpu:
+        src = src if isinstance(src, Tensor) else _expanded(input, index, src)
+        return scatter_reduce(input, dim, index, src, "prod", out=out)
     if reduce is not None:
         given = {"out": out} if out is not None else {}
         return torch.scatter(input, dim, index, src, reduce=reduce, **given)
@@ -119,6 +124,9 @@ def scatter_(
     src = _one_source(src, value)
     if reduce == "add":
         return scatter_add_(input, dim, index, src if isinstance(src, Tensor) else _expanded(input, index, src))
+    if reduce == "multiply" and input.is_cpu:
+        src = src if isinstance(src, Tensor) else _expanded(input, index, src)
+        return scatter_reduce_(input, dim, index, src, "prod")
     if reduce is not None:
         return input.scatter_(dim, index, src, reduce=reduce)
     if not isinstance(src, Tensor):

@@ -15,7 +15,7 @@ from ..autograd import needs_operators
 from ..irregular import judge, judge_in_place
 from ..reduction import How, reduce, reduce_
 from ..routes import ElementRoute, Route, RowRoute
-from .support import overwrite, wrap_dim, write_out
+from .support import replace_with, wrap_dim, write_out
 
 
 def scatter_reduce(
@@ -175,7 +175,7 @@ def _reduced(
 
 def _reduced_in_place(op: _Operator, input: Tensor, dim: int, index: Tensor, src: Tensor, how: How) -> Tensor:
     if needs_operators(f"{op.name}_"):
-        return overwrite(input, _reduced(op, input, dim, index, src, how, None))
+        return replace_with(input, _reduced(op, input, dim, index, src, how, None))
     try:
         return reduce_(op.route(wrap_dim(dim, input.dim())), input, src, (index,), how)
     except ValueError as reason:

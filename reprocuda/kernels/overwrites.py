@@ -64,17 +64,24 @@ def _source(self, index, src):
     return torch.full((), src, dtype=self.dtype, device=self.device).expand(index.shape)
 
 
+def _exact(slot: Slot, reduce: str) -> bool:
+    """Whether a reduction is one of ours: on CUDA the product is torch's."""
+    return reduce == "add" or (reduce == "multiply" and slot.device == "cpu")
+
+
 def _scatter_reduce(slot: Slot) -> Callable:
-    """scatter(reduce="add"), which is scatter_add. reduce="multiply" is left to torch."""
-    switch, keys, ours, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
+    """scatter(reduce="add"), which is scatter_add, and reduce="multiply", which is scatter_reduce."""
+    switch, keys, add, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
+    multiply = (ops.scatter_reduce_ if in_place else ops.scatter_reduce)._op
 
     def kernel(self, dim, index, src, *, reduce):
         try:
-            if not switch.on or reduce != "add":
+            if not switch.on or not _exact(slot, reduce):
                 return slot.native(keys, self, dim, index, src, reduce=reduce)
             if checks.on:
                 check_range("scatter", index, 0, size_along(self, dim))
-            result = ours(self, dim, index, _source(self, index, src))
+            source = _source(self, index, src)
+            result = add(self, dim, index, source) if reduce == "add" else multiply(self, dim, index, source, "prod")
             return self if in_place else result
         except ERRORS as error:
             return slot.failed(error, self, dim, index, src, reduce=reduce)
@@ -83,15 +90,19 @@ def _scatter_reduce(slot: Slot) -> Callable:
 
 
 def _scatter_reduce_out(slot: Slot) -> Callable:
-    switch, keys, ours = slot.switch, slot.keys, slot.ours
+    switch, keys, add, multiply = slot.switch, slot.keys, slot.ours, ops.scatter_reduce_out._op
 
     def kernel(self, dim, index, src, *, reduce, out):
         try:
-            if not switch.on or reduce != "add":
+            if not switch.on or not _exact(slot, reduce):
                 return slot.native(keys, self, dim, index, src, reduce=reduce, out=out)
             if checks.on:
                 check_range("scatter", index, 0, size_along(self, dim))
-            ours(self, dim, index, _source(self, index, src), out)
+            source = _source(self, index, src)
+            if reduce == "add":
+                add(self, dim, index, source, out)
+            else:
+                multiply(self, dim, index, source, "prod", True, out)
             return out
         except ERRORS as error:
             return slot.failed(error, self, dim, index, src, reduce=reduce, out=out)

@@ -198,6 +198,15 @@ def test_scatter_of_a_number_and_by_reduction():
         assert torch.equal(torch.zeros(3).scatter(0, index, 0.1, reduce="add")[0], exact)
         assert torch.equal(torch.zeros(3).scatter_(0, index, 0.1, reduce="add")[0], exact)
         assert torch.ones(3).scatter(0, index, 2.0, reduce="multiply").tolist() == [8, 2, 1]
+        large = torch.tensor([1e30, 1e30, 1e-30, 2.0])  # no partial product overflows
+        for call in (
+            lambda: torch.ones(3).scatter(0, index, large, reduce="multiply"),
+            lambda: torch.ones(3).scatter_(0, index, large, reduce="multiply"),
+            lambda: torch.scatter(torch.ones(3), 0, index, large, reduce="multiply", out=out),
+            lambda: reprocuda.scatter(torch.ones(3), 0, index, large, reduce="multiply"),
+            lambda: reprocuda.scatter_(torch.ones(3), 0, index, large, reduce="multiply"),
+        ):
+            assert call().isfinite().all() and call()[1] == 2
 
 
 NEAR = {  # two arguments that have a derivative, and the index
