@@ -113,8 +113,13 @@ struct ProductIntervalLanes {
   }
   void add(Doubles<L> x) {
     tail = (tail ^ sign_bits<L>(x)) | ProductTail::kTouched;
-    high = high * absolute<L>(x);
-    negated_low = negated_low * absolute<L>(x);
+    const Doubles<L> size = absolute<L>(x);
+    high = high * size;
+    negated_low = negated_low * size;
+    if constexpr (L == 1) {  // what is rare behind one branch
+      const double top = high[0];
+      if (top < ProductTail::kLimit && top >= 1.0 / ProductTail::kLimit) [[likely]] return;
+    }
     rescale();
   }
   void merge(const ProductIntervalLanes& other) {
@@ -126,6 +131,14 @@ struct ProductIntervalLanes {
   Ints<L> touched() const { return (tail & ProductTail::kTouched) != 0; }
   void divide(int64_t) {}
   bool store_certified(T* to) const {
+    if constexpr (L > 1) {
+      // Where nothing was rescaled, this is an interval like any other; that of a negative product is turned round.
+      if (!any<L>((tail & ~ProductTail::kFlags) != 0)) {
+        const Ints<L> negative = (tail & 1) != 0;
+        const IntervalLanes<T, L> ends{negative ? negated_low : high, negative ? high : negated_low};
+        if (ends.store_certified(to)) return true;
+      }
+    }
     return store_each_certified<L>(to, [&](int lane, T* result) { return certify_lane(lane, 1, result); });
   }
   bool certify_lane(int lane, int64_t, T* result) const {
@@ -174,6 +187,15 @@ struct CompensatedProductLanes {
   }
   // split_factor, then a product with an error term each.
   void add(Doubles<L> x) {
+    if constexpr (L == 1) {
+      CompensatedProduct one{head[0], rest[0], tail[0], inexact[0]};
+      one.multiply(x[0]);
+      head[0] = one.head;
+      rest[0] = one.rest;
+      tail[0] = one.tail;
+      inexact[0] = one.inexact;
+      return;
+    }
     constexpr int64_t kOne = 0x3ff0000000000000;
     const Ints<L> subnormal = absolute<L>(x) < 0x1p-1022;
     Doubles<L> scaled = absolute<L>(x);
@@ -215,6 +237,19 @@ struct CompensatedProductLanes {
   Ints<L> touched() const { return (tail & ProductTail::kTouched) != 0; }
   void divide(int64_t) {}
   bool store_certified(double* to) const {
+    // Conservative, as the sums are: the ends are pushed apart by more than these few operations can lose. The power of two
+    // goes into the exponent field, where it fits.
+    const Doubles<L> slack = inexact * (head * 0x1p-102) + absolute<L>(rest) * 0x1p-51;
+    const Doubles<L> margin = (Doubles<L>)((Ints<L>)slack & (inexact != 0.0));
+    const Doubles<L> upper = head + (rest + margin);
+    const Doubles<L> lower = head + (rest - margin);
+    const Ints<L> exponent = tail >> ProductTail::kExponentShift;
+    const Ints<L> field = ((Ints<L>)upper >> 52) + exponent;
+    const Ints<L> plain = (upper == lower) & (upper > 0.0) & (upper < HUGE_VAL) & (field > 0) & (field < 0x7ff);
+    if (!any<L>(~plain)) {
+      store_vector(to, ((Ints<L>)upper + (exponent << 52)) | (tail << 63));
+      return true;
+    }
     return store_each_certified<L>(to, [&](int lane, double* result) { return certify_lane(lane, 1, result); });
   }
   bool certify_lane(int lane, int64_t, double* result) const {
@@ -223,6 +258,10 @@ struct CompensatedProductLanes {
 
  private:
   static Doubles<L> fused(Doubles<L> a, Doubles<L> b, Doubles<L> c) {
+#if defined(__x86_64__)
+    if constexpr (L == 8) return (Doubles<L>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+    if constexpr (L == 4) return (Doubles<L>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#endif
     Doubles<L> result;
     for (int lane = 0; lane < L; ++lane) result[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
     return result;

@@ -147,6 +147,8 @@ struct SplitFactor {
 };
 
 REPROCUDA_HD SplitFactor split_factor(double x) {
+  const int field = static_cast<int>(magnitude_bits(x) >> 52);
+  if (field != 0 && field != 0x7ff) return {from_bits<double>((bits_of(x) & kFractionMask) | bits_of(1.0)), field - 1023};
   if (!detail::is_ordinary(x)) return {magnitude(x), 0};
   const Decoded parts = detail::decode_normalized(x);
   return {from_bits<double>((parts.significand >> 11 & kFractionMask) | bits_of(1.0)), parts.exponent + 63};
@@ -165,7 +167,14 @@ struct CompensatedProduct {
     const SplitFactor factor = split_factor(x);
     tail = ((tail ^ static_cast<int64_t>(bits_of(x) >> 63)) | ProductTail::kTouched) +
            factor.exponent * (1 << ProductTail::kExponentShift);
-    multiply_parts(factor.magnitude, 0.0);
+    const double product = head * factor.magnitude;
+    if (!detail::is_ordinary(product)) {
+      head = product;
+      rest = 0.0;
+      return;
+    }
+    double lost = 0.0;
+    replace(product, add_product(fused_multiply_add(head, factor.magnitude, -product), rest, factor.magnitude, &lost), lost);
   }
 
   REPROCUDA_HD void merge(const CompensatedProduct& other) {
@@ -187,6 +196,11 @@ struct CompensatedProduct {
     low = add_product(low, rest, other_head, &lost);
     low = add_product(low, head, other_rest, &lost);
     low = add_product(low, rest, other_rest, &lost);
+    replace(product, low, lost);
+  }
+
+  // By product + low, of which `lost` is missing.
+  REPROCUDA_HD void replace(double product, double low, double lost) {
     head = product + low;
     rest = low - (head - product);
     inexact += lost != 0.0 ? 2.0 : 0.0;
