@@ -14,7 +14,6 @@ namespace reprocuda::cpu {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kHugePage = size_t{2} << 20;
 
 struct Block {
   std::byte* data = nullptr;

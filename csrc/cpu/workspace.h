@@ -9,6 +9,7 @@ namespace reprocuda::cpu {
 
 inline constexpr size_t kRetainedBytes = size_t{32} << 20;
 inline constexpr size_t kCacheLine = 64;
+inline constexpr size_t kHugePage = size_t{2} << 20;
 
 // Asks for huge pages under memory that is about to be written for the first time. A hint: small or unaligned ends are left
 // as they are.
