@@ -34,11 +34,14 @@ def test_functionalize_keeps_the_bits_and_the_gradients(case):
         assert_same_bits(got, want, case.name)
 
 
+MADE_OF = {"take_along_dim": "index", "take": "index", "repeat_interleave": "index_select"}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_functionalize_with_another_transform_is_refused_by_name(case):
     inputs = case.inputs()
     name = case.differentiable[0]
-    operator = {"take_along_dim": "index"}.get(case.operator, case.operator)  # what it is made of
+    operator = MADE_OF.get(case.operator, case.operator)
     for transform in (lambda f: functionalize(grad(f)), lambda f: grad(functionalize(f))):
         with pytest.raises(RuntimeError, match=rf"{operator}_?\(\): torch.func.functionalize together"):
             transform(lambda x: case.run(reprocuda, {**inputs, name: x}).sum())(inputs[name])

@@ -69,7 +69,7 @@ def test_layout_does_not_matter(case):
         {name: torch.cat([t[:1], t])[1:] for name, t in inputs.items()},
         {name: t.int() if t.dtype == torch.int64 else t for name, t in inputs.items()},
     ):
-        if case.operator == "take_along_dim" and relaid["i"].dtype == torch.int32:
+        if case.operator in ("take_along_dim", "take", "put") and relaid["i"].dtype == torch.int32:
             continue  # torch takes int64 only
         assert_same_bits(case.sum(reprocuda, relaid), want, case.name)
 

@@ -268,8 +268,7 @@ def test_a_refusal_inside_an_installed_package_names_the_users_line(tmp_path, mo
     folder = tmp_path / "site-packages"
     folder.mkdir()
     (folder / "layers_of_others.py").write_text(
-        "from torch.nn.functional import max_unpool2d\n\n\n"
-        "def unpool(target, index):\n    return max_unpool2d(target, index, 2)\n"
+        "import torch\n\n\ndef unpool(target, index):\n    return torch._C._nn.max_unpool2d(target, index, [2, 2])\n"
     )
     monkeypatch.syspath_prepend(folder)
     unpool_of_others = importlib.import_module("layers_of_others").unpool
