@@ -81,10 +81,9 @@ def table() -> dict[str, tuple[Entry, ...]]:
             found.setdefault(alias, {})[entry] = None
 
     for operator in registry.values():
-        conditions = (("accumulate", "True"),) if operator.name == "index_put" else ()
         summed = "its gradient depends" if operator.part == "backward" else "its result depends"
         for name in operator.replaces if operator.overrides else ():
-            add(name, Entry(COVERED, f"on CUDA {summed} on the order of atomic additions", conditions))
+            add(name, Entry(COVERED, f"on CUDA {summed} on the order in which threads write"))
     for status, items in zip((NATIVE, RAISES), torch_lists(), strict=True):
         for item in items:
             name = re.match(r"torch[\w.]+", item)
@@ -125,7 +124,7 @@ def _special(call: ast.Call, last: str, entry: Entry) -> bool:
         return keyword(call, "weights") is not None or len(call.args) > 1
     if "with indices output" in entry.text:
         return keyword(call, "dim") is not None or len(call.args) > 1
-    if "`src` type is Tensor" in entry.text:
+    if last in ("scatter", "scatter_") or "`src` type is Tensor" in entry.text:
         return keyword(call, "value") is None and not (call.args and isinstance(call.args[-1], ast.Constant))
     return True
 
