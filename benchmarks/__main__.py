@@ -58,6 +58,7 @@ def run_case(case: Case, device: str, thread_counts: list[int], repeats: int) ->
                 "dtype": case.dtype,
                 "threads": threads,
                 "contestant": contestant.name,
+                "baseline": contestants[0].name,  # what our ratios are quoted against: the operator that ours replaces
                 "wrong": wrong,
                 "share_right": share,
                 "milliseconds": vars(timing) if timing else None,

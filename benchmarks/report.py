@@ -15,15 +15,6 @@ COLUMNS = ("operator", "rows, features, segments", "dtype", "threads", "contesta
 COLUMNS += ("median ms", "quartiles", "right", "ratio")
 
 
-def _baseline(row: dict) -> str:
-    """What our ratios are quoted against: the operator that ours replaces."""
-    return {
-        "IndexAdd": "index_add_",
-        "ScatterAdd": "scatter_add_",
-        "EmbeddingBackward": "embedding_dense_backward",
-    }[row["family"]]
-
-
 def _milliseconds(row: dict) -> tuple[str, str]:
     timing = row["milliseconds"]
     if timing is None:
@@ -38,8 +29,9 @@ def _goals(row: dict) -> str:
         if entry["goal"] is not None:
             met = "met" if entry["ratio"] <= entry["goal"] else "MISSED"
             parts.append(f"{entry['ratio']:.2f} x {other} (goal {entry['goal']:g}: {met})")
-    if not parts and _baseline(row) in row["ratios"]:
-        parts.append(f"{row['ratios'][_baseline(row)]['ratio']:.2f} x {_baseline(row)}")
+    baseline = row["baseline"]
+    if not parts and baseline in row["ratios"]:
+        parts.append(f"{row['ratios'][baseline]['ratio']:.2f} x {baseline}")
     return "; ".join(parts)
 
 
@@ -85,11 +77,11 @@ def draw(path: Path, document: dict) -> None:
     rows = [
         row
         for row in document["rows"]
-        if row["contestant"] == OURS and row["threads"] == threads and _baseline(row) in row["ratios"]
+        if row["contestant"] == OURS and row["threads"] == threads and row["baseline"] in row["ratios"]
     ]
     figure, axes = plt.subplots(figsize=(9, 1.2 + 0.32 * len(rows)), layout="constrained")
     labels = [f"{row['family']} ({row['shape']}) {row['dtype']}" for row in rows]
-    ratios = [row["ratios"][_baseline(row)]["ratio"] for row in rows]
+    ratios = [row["ratios"][row["baseline"]]["ratio"] for row in rows]
     colours = ["tab:green" if ratio <= 1 else "tab:orange" for ratio in ratios]
     bars = axes.barh(labels, [ratio - 1 for ratio in ratios], left=1, color=colours)  # from 1 to the ratio
     axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], padding=3)

@@ -7,7 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import kernels
-from .overrides import Override
+from .overrides import DEVICES, Override
+
+# Kinds of dtypes as the table of operators names them; torch's unsigned integers wider than a byte take part in none.
+FLOATING = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = ("complex32", "complex64", "complex128")
+INTEGER = ("uint8", "int8", "int16", "int32", "int64")
+BOOL = ("bool",)
+DIFFERENTIABLE = FLOATING + COMPLEX
+REAL = FLOATING + INTEGER
+EVERY = DIFFERENTIABLE + INTEGER + BOOL
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,7 @@ class Operator:
         another's.
         part: "forward" if the operator itself sums, "backward" if its gradient does.
         tier: "exact": the exact sum, rounded once, whatever the order, the device and the number of threads.
+        dtypes: those that it takes, by torch's names: all that torch takes, on both devices.
         notes: what else a user should know.
     """
 
@@ -29,11 +39,17 @@ class Operator:
     overrides: tuple[Override, ...] = ()
     part: str = "forward"
     tier: str = "exact"
+    dtypes: tuple[str, ...] = EVERY
     notes: str = ""
 
     @property
     def overloads(self) -> tuple[str, ...]:
         return tuple(override.overload for override in self.overrides)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The kinds of devices on which it holds its tier."""
+        return tuple(name for name in DEVICES if all(name in override.keys for override in self.overrides))
 
 
 _OPERATORS = (
