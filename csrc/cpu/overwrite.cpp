@@ -61,7 +61,7 @@ template <class U, class Index, bool kAllTargets>
 class Writer {
  public:
   Writer(const Overwrite& problem, int64_t first_target, int64_t num_targets)
-      : p_(problem), first_(first_target), width_(static_cast<uint64_t>(num_targets)), wrap_(problem.wraps ? problem.dim_size : 0) {}
+      : p_(problem), first_(first_target), width_(num_targets), wrap_(problem.wraps ? problem.dim_size : 0) {}
 
   void run() const {
     const int a = p_.ndim - 2;
@@ -72,22 +72,45 @@ class Writer {
     const int64_t out_step = a == p_.dim ? 0 : p_.out_strides[a];
     const bool is_row = b != p_.dim && p_.index_strides[b] == 0;
     for_each_plane(p_, [&](int64_t s, int64_t i, int64_t o) {
-      for (int64_t n = 0; n < p_.sizes[a]; ++n) {
-        const U* const from = src + s + n * p_.src_strides[a];
-        const Index* const targets = index + i + n * p_.index_strides[a];
-        if (is_row) {
-          write_row(from, *targets, out + o + n * out_step);
-        } else {
-          write_run(from, targets, out + o + n * out_step);
-        }
+      const auto from = [&](int64_t n) { return src + s + n * p_.src_strides[a]; };
+      const auto targets = [&](int64_t n) { return index + i + n * p_.index_strides[a]; };
+      if (is_row) {
+        for_each_mine(p_.sizes[a], [&](int64_t n) { return target_of(*targets(n)); },
+                      [&](int64_t n) { write_row(from(n), target_of(*targets(n)), out + o + n * out_step); });
+      } else {
+        for (int64_t n = 0; n < p_.sizes[a]; ++n) write_run(from(n), targets(n), out + o + n * out_step);
       }
     });
   }
 
  private:
-  void write_row(const U* from, int64_t index, U* out) const {
-    const int64_t target = index + ((index >> 63) & wrap_);
-    if (!kAllTargets && static_cast<uint64_t>(target) - static_cast<uint64_t>(first_) >= width_) return;
+  int64_t target_of(int64_t index) const { return index + ((index >> 63) & wrap_); }
+
+  // Visits, in order, the positions whose target is ours. They are listed first, without a branch on whose they are, which
+  // would be guessed wrong every other time.
+  template <class Target, class Visit>
+  void for_each_mine(int64_t size, Target&& target, Visit&& visit) const {
+    if constexpr (kAllTargets) {
+      for (int64_t n = 0; n < size; ++n) visit(n);
+    } else {
+      constexpr int64_t kListed = 1024;
+      const int64_t first = first_;
+      const int64_t width = width_;
+      int32_t mine[kListed];
+      for (int64_t begin = 0; begin < size; begin += kListed) {
+        const int64_t end = std::min(begin + kListed, size);
+        int64_t count = 0;
+        for (int64_t n = begin; n < end; ++n) {
+          mine[count] = static_cast<int32_t>(n - begin);
+          const int64_t offset = target(n) - first;
+          count += static_cast<uint64_t>(~offset & (offset - width)) >> 63;  // 0 <= offset < width; a comparison becomes a branch
+        }
+        for (int64_t at = 0; at < count; ++at) visit(begin + mine[at]);
+      }
+    }
+  }
+
+  void write_row(const U* from, int64_t target, U* out) const {
     const int b = p_.ndim - 1;
     const int64_t size = p_.sizes[b];
     const int64_t from_step = p_.src_strides[b];
@@ -118,26 +141,20 @@ class Writer {
     write_spaced(from, index, out, from_step, index_step, step, target_step, wrap_);
   }
 
-  // What is not ours goes to a place of no importance: a branch would be guessed wrong every other time.
   template <class FromStep, class IndexStep, class Step, class TargetStep, class Wrap>
   void write_spaced(const U* from, const Index* index, U* out, FromStep from_step, IndexStep index_step, Step step,
                     TargetStep target_step, Wrap wrap) const {
-    const int64_t size = p_.sizes[p_.ndim - 1];
-    const uint64_t first = static_cast<uint64_t>(first_);
-    const uint64_t width = width_;
-    alignas(kCacheLine) U nowhere;
-    for (int64_t f = 0; f < size; ++f) {
-      int64_t target = index[f * index_step];
-      target += (target >> 63) & wrap;
-      U* const to = out + f * step + target * target_step;
-      const bool is_mine = kAllTargets || static_cast<uint64_t>(target) - first < width;
-      *(is_mine ? to : &nowhere) = from[f * from_step];
-    }
+    const auto target = [=](int64_t f) {
+      const int64_t given = index[f * index_step];
+      return given + ((given >> 63) & wrap);
+    };
+    for_each_mine(p_.sizes[p_.ndim - 1], target,
+                  [=](int64_t f) { out[f * step + target(f) * target_step] = from[f * from_step]; });
   }
 
   const Overwrite& p_;
   int64_t first_;
-  uint64_t width_;
+  int64_t width_;
   int64_t wrap_;
 };
 
@@ -177,14 +194,13 @@ int dimension_to_cut(const Overwrite& problem, int workers) {
   return -1;
 }
 
-// Every worker then looks at every index. That pays where rows are long, or where the targets do not fit a cache, so that each
-// worker waits for its part of them.
+// Every worker then looks at every index, and fetches most of the source. That pays only where the targets do not fit the
+// caches, so that each worker waits for its part of them.
 bool pays_to_cut_targets(const Overwrite& problem) {
-  constexpr int64_t kLongRow = 64;           // bytes
-  constexpr int64_t kCached = int64_t{1} << 20;
+  constexpr int64_t kCached = int64_t{8} << 20;
   int64_t row = problem.element_bytes;
   for (int d = problem.dim + 1; d < problem.ndim && problem.index_strides[d] == 0; ++d) row *= problem.sizes[d];
-  return row >= kLongRow || problem.dim_size * row > kCached;
+  return problem.dim_size * row > kCached;
 }
 
 // At least two dimensions, for the plain loops.
