@@ -3,19 +3,34 @@
 from pathlib import Path
 
 import reprocuda
+from reprocuda.registry import BOOL, COMPLEX, FLOATING, INTEGER
 
 CONTRACT = Path(__file__).resolve().parent / "contract.md"
 BEGIN = "<!-- operators: begin (python -m docs.operators) -->\n"
 END = "<!-- operators: end -->\n"
 
 
+COLUMNS = ("operator", "tier", "what is summed", "dtypes", "devices", "replaces", "aten overloads", "notes")
+KINDS = {"floating": FLOATING, "complex": COMPLEX, "integer": INTEGER, "bool": BOOL}
+
+
+def kinds(dtypes: tuple[str, ...]) -> str:
+    """By kind where all of a kind are taken, by name where some are."""
+    words = []
+    for kind, members in KINDS.items():
+        taken = [dtype for dtype in members if dtype in dtypes]
+        words += [kind] if len(taken) == len(members) else taken
+    return ", ".join(words)
+
+
 def table() -> str:
-    lines = ["| operator | tier | what is summed | replaces | aten overloads | notes |", "| --- " * 6 + "|"]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|"]
     for operator in reprocuda.registry.values():
         summed = "its result" if operator.part == "forward" else "its gradient"
         replaces = ", ".join(f"`{name}`" for name in operator.replaces)
         overloads = ", ".join(f"`{name}`" for name in operator.overloads)
-        cells = (f"`{operator.name}`", operator.tier, summed, replaces, overloads, operator.notes)
+        cells = (f"`{operator.name}`", operator.tier, summed, kinds(operator.dtypes), ", ".join(operator.devices),
+                 replaces, overloads, operator.notes)  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

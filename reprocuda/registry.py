@@ -48,8 +48,8 @@ class Operator:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The kinds of devices on which it holds its tier."""
-        return tuple(name for name in DEVICES if all(name in override.keys for override in self.overrides))
+        """The kinds of devices on which it holds its tier: those of its first overload."""
+        return tuple(self.overrides[0].keys) if self.overrides else tuple(DEVICES)
 
 
 _OPERATORS = (
@@ -90,12 +90,13 @@ _OPERATORS = (
         kernels.PUT,
         notes="accumulate=False: the last in source order stands",
     ),
-    Operator("take", ("torch.take", "torch.Tensor.take"), kernels.PUT, part="backward"),
+    Operator("take", ("torch.take", "torch.Tensor.take"), kernels.PUT, part="backward", dtypes=DIFFERENTIABLE),
     Operator(
         "repeat_interleave",
         ("torch.repeat_interleave", "torch.Tensor.repeat_interleave"),
         kernels.INDEX_ADD,
         part="backward",
+        dtypes=DIFFERENTIABLE,
         notes="where repeats is one number, torch sums that gradient; reprocuda.repeat_interleave sums it exactly",
     ),
     Operator(
@@ -107,12 +108,14 @@ _OPERATORS = (
         "scatter_reduce",
         ("torch.scatter_reduce", "torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"),
         kernels.SCATTER_REDUCE,
+        dtypes=REAL + BOOL,
         notes="on the CPU. torch's forward derivative of prod is 0, reprocuda.scatter_reduce has it",
     ),
     Operator(
         "index_reduce",
         ("torch.index_reduce", "torch.Tensor.index_reduce", "torch.Tensor.index_reduce_"),
         kernels.INDEX_REDUCE,
+        dtypes=REAL + BOOL,
         notes="on the CPU",
     ),
     Operator(
@@ -120,23 +123,32 @@ _OPERATORS = (
         ("torch.nn.functional.embedding", "torch.nn.Embedding"),
         kernels.EMBEDDING,
         part="backward",
+        dtypes=DIFFERENTIABLE,
         notes="the dense gradient; sparse=True adds nothing up",
     ),
-    Operator("index_select", ("torch.index_select", "torch.Tensor.index_select"), kernels.INDEX_ADD, part="backward"),
+    Operator(
+        "index_select",
+        ("torch.index_select", "torch.Tensor.index_select"),
+        kernels.INDEX_ADD,
+        part="backward",
+        dtypes=DIFFERENTIABLE,
+    ),
     Operator(
         "gather",
         ("torch.gather", "torch.Tensor.gather"),
         kernels.SCATTER_ADD,
         part="backward",
+        dtypes=FLOATING + COMPLEX[1:],
     ),
     Operator(
         "take_along_dim",
         ("torch.take_along_dim", "torch.Tensor.take_along_dim"),
         kernels.SCATTER_ADD,
         part="backward",
+        dtypes=FLOATING + COMPLEX[1:],
         notes="where input is broadcast, torch sums that gradient; reprocuda.take_along_dim sums it exactly",
     ),
-    Operator("index", ("torch.Tensor.__getitem__",), kernels.INDEX_PUT, part="backward"),
+    Operator("index", ("torch.Tensor.__getitem__",), kernels.INDEX_PUT, part="backward", dtypes=DIFFERENTIABLE),
     Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
 )
 

@@ -1,0 +1,79 @@
+"""The table of operators says of each which dtypes it takes; torch, asked the same, must agree."""
+
+import pytest
+import torch
+
+import reprocuda
+from reprocuda.registry import EVERY
+from tests.operators.table import TORCH
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+INDEX = torch.tensor([0, 1, 0])
+SPELLED_OUT = INDEX[:, None].expand(3, 2)
+PLACES = torch.arange(6).view(3, 2) // 2
+
+# A call that is right for every dtype: x and src are [3, 2], of 0 and 1.
+FORWARD = {
+    "index_add": lambda ns, x, src: ns.index_add(x, 0, INDEX, src),
+    "scatter_add": lambda ns, x, src: ns.scatter_add(x, 0, SPELLED_OUT, src),
+    "index_put": lambda ns, x, src: ns.index_put(x, (INDEX,), src, True),
+    "scatter": lambda ns, x, src: ns.scatter(x, 0, SPELLED_OUT, src),
+    "index_copy": lambda ns, x, src: ns.index_copy(x, 0, INDEX, src),
+    "put": lambda ns, x, src: ns.put(x, PLACES, src),
+    "index_fill": lambda ns, x, src: ns.index_fill(x, 0, INDEX, 1),
+    "scatter_reduce": lambda ns, x, src: ns.scatter_reduce(x, 0, SPELLED_OUT, src, "amax"),
+    "index_reduce": lambda ns, x, src: ns.index_reduce(x, 0, INDEX, src, "amax"),
+    "segment_sum": lambda ns, x, src: ns.segment_sum(src, torch.tensor([0, 2, 3])),
+}
+# What it reads of x; the sum is the gradient.
+READ = {
+    "take": lambda ns, x: ns.take(x, PLACES),
+    "repeat_interleave": lambda ns, x: ns.repeat_interleave(x, torch.tensor([2, 0, 1]), 0),
+    "embedding": lambda ns, x: ns.embedding(INDEX, x),
+    "index_select": lambda ns, x: ns.index_select(x, 0, INDEX),
+    "gather": lambda ns, x: ns.gather(x, 0, SPELLED_OUT),
+    "take_along_dim": lambda ns, x: ns.take_along_dim(x, SPELLED_OUT, 0),
+    "index": lambda ns, x: ns.index(x, (INDEX,)),
+}
+
+
+def outcome(call, namespace, dtype):
+    """The result, or the class of the error."""
+    x = torch.tensor([[1, 0], [1, 1], [0, 1]]).to(dtype)
+    src = torch.tensor([[1, 0], [0, 1], [1, 1]]).to(dtype)
+    if call in READ.values():
+        x.requires_grad_(dtype.is_floating_point or dtype.is_complex)
+        try:
+            read = call(namespace, x)
+            return torch.autograd.grad(read, x, torch.ones_like(read))[0]
+        except (RuntimeError, NotImplementedError) as error:
+            return type(error)
+    try:
+        return call(namespace, x, src)
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        return type(error)
+
+
+def plain(tensor):
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def test_every_operator_is_tried():
+    assert {*FORWARD, *READ} == {*reprocuda.registry}
+
+
+@pytest.mark.parametrize("name", [*FORWARD, *READ])
+def test_dtypes(name):
+    call = FORWARD.get(name) or READ[name]
+    takes = []
+    for dtype in EVERY:
+        ours = outcome(call, reprocuda, getattr(torch, dtype))
+        torchs = outcome(call, TORCH, getattr(torch, dtype))
+        if isinstance(ours, type):
+            assert ours is torchs, (dtype, "torch takes it, or refuses it in another class")
+            continue
+        takes.append(dtype)
+        if not isinstance(torchs, type):  # torch has no kernel for some that ours takes
+            assert torch.equal(plain(ours), plain(torchs)), dtype
+    assert tuple(takes) == reprocuda.registry[name].dtypes
