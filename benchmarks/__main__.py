@@ -112,7 +112,7 @@ def main() -> int:
             gc.collect()
     if re.search(options.only, "overhead"):
         document["overhead_microseconds"] = measure_overhead()
-        print_line(to, f"microseconds a call of a tiny index_add_: {document['overhead_microseconds']}")
+        print_line(to, f"microseconds a tiny call: {document['overhead_microseconds']}")
 
     options.output.mkdir(parents=True, exist_ok=True)
     stem = options.output / options.device

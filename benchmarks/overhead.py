@@ -25,34 +25,21 @@ def microseconds(call) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    out, index, src = torch.zeros(4, 4), torch.tensor([0, 1, 2, 3]), torch.ones(4, 4)
-
-    def torch_call():
-        out.index_add_(0, index, src)
-
-    def torch_call_scaled():
-        out.index_add_(0, index, src, alpha=0.5)
-
-    def our_call():
-        torch.ops.reprocuda.index_add_(out, 0, index, src)
-
-    untouched = microseconds(torch_call)
-    scaled = microseconds(torch_call_scaled)
-    ours = microseconds(our_call)
-    with reprocuda.enabled():
-        enabled = microseconds(torch_call)
-        scaled_enabled = microseconds(torch_call_scaled)
-    disabled = microseconds(torch_call)
-    result = {
-        "index_add_, never enabled": untouched,
-        "reprocuda's operator called directly": ours,
-        "index_add_, enabled": enabled,
-        "index_add_, enabled once, now disabled": disabled,
-        "cost when on": enabled - untouched,
-        "cost when off": disabled - untouched,
-        "cost when on, with alpha": scaled_enabled - scaled,
+    rows, index, src = torch.zeros(4, 4), torch.tensor([0, 1, 2, 3]), torch.ones(4, 4)
+    column, values = torch.zeros(4), torch.ones(4)
+    spelled_out = index[:, None].expand(4, 4)
+    calls = {
+        "scatter_add_": lambda: rows.scatter_add_(0, spelled_out, src),
+        "index_add_ of one column": lambda: column.index_add_(0, index, values),
+        "index_add_ with alpha": lambda: column.index_add_(0, index, values, alpha=0.5),
+        "index_add_ of rows": lambda: rows.index_add_(0, index, src),  # torch's own calls scatter_add_: two when off
     }
-    json.dump(result, sys.stdout)
+    before = {name: microseconds(call) for name, call in calls.items()}
+    with reprocuda.enabled():
+        on = {name: microseconds(call) for name, call in calls.items()}
+    off = {name: microseconds(call) for name, call in calls.items()}
+    costs = {name: {"never enabled": before[name], "on": on[name], "off": off[name]} for name in calls}
+    json.dump(costs, sys.stdout)
 
 
 if __name__ == "__main__":

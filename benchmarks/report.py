@@ -66,8 +66,12 @@ def markdown(document: dict) -> str:
                  *_milliseconds(row), _right(row), _goals(row))  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     if document["overhead_microseconds"]:
-        lines += ["", "| a tiny call | microseconds |", "| --- | --- |"]
-        lines += [f"| {what} | {cost:.2f} |" for what, cost in document["overhead_microseconds"].items()]
+        lines += ["", "| a tiny call, microseconds | never enabled | enabled | disabled again | cost on | cost off |"]
+        lines.append("| --- " * 6 + "|")
+    for call, cost in document["overhead_microseconds"].items():
+        native = cost["never enabled"]
+        numbers = (native, cost["on"], cost["off"], cost["on"] - native, cost["off"] - native)
+        lines.append(f"| {call} | " + " | ".join(f"{number:.2f}" for number in numbers) + " |")
     return "\n".join(lines) + "\n"
 
 

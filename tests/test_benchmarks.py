@@ -101,7 +101,10 @@ def test_reports_say_what_was_measured(tmp_path):
     make_rows = functools.partial(run_case, device="cpu", thread_counts=[1], repeats=2)
     rows = make_rows(IndexAdd(3000, 3, 40, goals=goals)) + make_rows(EmbeddingBackward(3000, 3, 40))
     document = {"device": "cpu", "machine": "a machine", "torch": torch.__version__, "date": "today", "repeats": 2}
-    document["overhead_microseconds"] = {"cost when on": 1.25, "cost when off": 0.75}
+    document["overhead_microseconds"] = {
+        "scatter_add_": {"never enabled": 1.0, "on": 2.25, "off": 1.75},
+        "index_add_ of rows": {"never enabled": 1.0, "on": 3.5, "off": 4.5},
+    }
     document = json.loads(json.dumps({**document, "rows": rows}))
     table = markdown(document)
     assert "(goal 1e+09: met)" in table
