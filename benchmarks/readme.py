@@ -58,8 +58,8 @@ def measured(document: dict) -> str:
             "",
             f"A call of a replaced operator costs {on:.1f} microseconds more while it is enabled (`scatter_add_`; at "
             f"most {most_on:.1f}: `index_add_` with alpha) and {off:.1f} once it is disabled again (at most "
-            f"{most_off:.1f}: torch's `index_add_` of rows calls `scatter_add_`, and both are replaced); nothing before "
-            "the first `enable()`.",
+            f"{most_off:.1f}: torch's `index_add_` of rows calls `scatter_add_`, and both are replaced); nothing "
+            "before the first `enable()`.",
         ]
     return "\n".join(lines) + "\n"
 
