@@ -9,6 +9,7 @@ if not is_run():  # which only starts another interpreter: half of its time woul
         checkpoint,
         compiled,  # noqa: F401 - registers what torch.compile needs of the operators
         data,
+        functional,
     )
     from ._library import build_info
     from .checks import check_indices
@@ -27,7 +28,6 @@ if not is_run():  # which only starts another interpreter: half of its time woul
         index_reduce_,
         put,
         put_,
-        scatter,
         scatter_,
         scatter_add,
         scatter_add_,
@@ -40,9 +40,16 @@ if not is_run():  # which only starts another interpreter: half of its time woul
     from .plan import SegmentPlan
     from .reading import embedding, gather, index, index_select, repeat_interleave, take, take_along_dim
     from .registry import registry
+    from .scatter import FUNCTIONS as _torch_scatter
+    from .scatter import install_shim as _install_shim
     from .scopes import CompileWarning, disable, enable, enabled
     from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
     from .status import Status, status
+
+    # Importing the package `scatter` has put it in the place of the function, whose attributes its functions become.
+    scatter = functional.scatter
+    for _function in (*_torch_scatter, _install_shim):
+        setattr(scatter, _function.__name__, _function)
 
 __all__ = [
     "AuditResult",

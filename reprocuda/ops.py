@@ -60,6 +60,7 @@ scatter_add_ = torch.ops.reprocuda.scatter_add_.default
 scatter_add_out = torch.ops.reprocuda.scatter_add_out.default
 scatter_reduce = torch.ops.reprocuda.scatter_reduce.default
 scatter_reduce_ = torch.ops.reprocuda.scatter_reduce_.default
+scatter_extremum = torch.ops.reprocuda.scatter_extremum.default
 scatter_reduce_out = torch.ops.reprocuda.scatter_reduce_out.default
 index_reduce = torch.ops.reprocuda.index_reduce.default
 index_reduce_ = torch.ops.reprocuda.index_reduce_.default

@@ -5,6 +5,7 @@ goes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from . import kernels
 from .overrides import DEVICES, Override
@@ -29,8 +30,11 @@ class Operator:
         overrides: the aten overloads whose kernels are replaced by `enable`; shared where an operator's sums are
         another's.
         part: "forward" if the operator itself sums, "backward" if its gradient does.
-        tier: "exact": the exact sum, rounded once, whatever the order, the device and the number of threads.
+        tier: "exact": the exact sum, rounded once, whatever the order, the device and the number of threads. "fixed
+            order": the same bits on every device and for any number of threads. "per device": the same bits from run
+            to run on one kind of device.
         dtypes: those that it takes, by torch's names: all that torch takes, on both devices.
+        on: the kinds of devices that it works on, where it replaces nothing that says so.
         notes: what else a user should know.
     """
 
@@ -41,6 +45,7 @@ class Operator:
     tier: str = "exact"
     dtypes: tuple[str, ...] = EVERY
     notes: str = ""
+    on: tuple[str, ...] = tuple(DEVICES)
 
     @property
     def overloads(self) -> tuple[str, ...]:
@@ -49,7 +54,15 @@ class Operator:
     @property
     def devices(self) -> tuple[str, ...]:
         """The kinds of devices on which it holds its tier: those of its first overload."""
-        return tuple(self.overrides[0].keys) if self.overrides else tuple(DEVICES)
+        return tuple(self.overrides[0].keys) if self.overrides else self.on
+
+
+_STEPS = "exact sums, every other step rounded once, so any order of the elements gives the same bits"
+_FORMS = (("scatter", ""), ("segment", "_coo"), ("segment", "_csr"))
+
+
+def _torch_scatter(tier: str, dtypes: tuple[str, ...], *names: str, **more: Any) -> list[Operator]:
+    return [Operator(f"scatter.{n}", (f"torch_scatter.{n}",), tier=tier, dtypes=dtypes, **more) for n in names]
 
 
 _OPERATORS = (
@@ -150,6 +163,30 @@ _OPERATORS = (
     ),
     Operator("index", ("torch.Tensor.__getitem__",), kernels.INDEX_PUT, part="backward", dtypes=DIFFERENTIABLE),
     Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
+    *_torch_scatter("exact", EVERY, "scatter_sum", "scatter_add", "segment_sum_coo", "segment_add_coo"),
+    *_torch_scatter("exact", EVERY, "segment_sum_csr", "segment_add_csr"),
+    *_torch_scatter("exact", EVERY, "gather_coo", "gather_csr", part="backward"),
+    *_torch_scatter("exact", REAL + BOOL, "scatter_mul", on=("cpu",)),
+    *_torch_scatter("exact", REAL, "scatter_mean", "segment_mean_coo", on=("cpu",), notes="with out, rounded twice"),
+    *_torch_scatter("exact", REAL, "segment_mean_csr", on=("cpu",)),
+    *_torch_scatter(
+        "exact",
+        REAL + BOOL,
+        *(f"{kind}_{end}{form}" for kind, form in _FORMS for end in ("min", "max")),
+        on=("cpu",),
+        notes="of equal elements the first",
+    ),
+    *_torch_scatter("exact", EVERY, "scatter", "segment_coo", "segment_csr", notes="on CUDA, the sum only"),
+    *_torch_scatter("fixed order", FLOATING, "scatter_std", on=("cpu",), notes=_STEPS),
+    *_torch_scatter(
+        "per device",
+        FLOATING,
+        "scatter_softmax",
+        "scatter_log_softmax",
+        "scatter_logsumexp",
+        on=("cpu",),
+        notes=f"{_STEPS}; exp and log are the device's own",
+    ),
 )
 
 registry: dict[str, Operator] = {operator.name: operator for operator in _OPERATORS}

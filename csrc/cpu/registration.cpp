@@ -1,5 +1,6 @@
 // The CPU backend under the operators: registers every family for the CPU key and lends torch's thread pool to csrc/cpu.
 #include "../ops/embedding.h"
+#include "../ops/extremum.h"
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
 #include "../ops/index_put.h"
@@ -8,6 +9,7 @@
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
+#include "extremum.h"
 #include "fingerprint.h"
 #include "linearize.h"
 #include "overwrite.h"
@@ -60,6 +62,8 @@ struct CpuBackend {
 
   static bool overwrite(const Overwrite& problem, const Tensor&) { return cpu::overwrite(problem); }
 
+  static void extremum(const Extremum& problem, const Tensor&) { cpu::extremum(problem); }
+
   static int64_t first_out_of_range(const Tensor& index, int64_t lower, int64_t upper) {
     return cpu::first_out_of_range(index.const_data_ptr(), index.scalar_type() == ScalarType::Long, index.numel(), lower,
                                    upper);
@@ -107,6 +111,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_reduce<CpuBackend>(library);
   register_index_put<CpuBackend>(library);
   register_overwrite<CpuBackend>(library);
+  register_extremum<CpuBackend>(library);
   register_embedding<CpuBackend>(library);
   register_segment<CpuBackend>(library);
   register_fingerprint<CpuBackend>(library);

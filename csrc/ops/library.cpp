@@ -2,6 +2,7 @@
 #include <Python.h>
 
 #include "embedding.h"
+#include "extremum.h"
 #include "fingerprint.h"
 #include "index_put.h"
 #include "overwrite.h"
@@ -28,6 +29,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kReduceSchemas);
   define(kIndexPutSchemas);
   define(kOverwriteSchemas);
+  define(kExtremumSchemas);
   define(kEmbeddingSchemas);
   define(kSegmentSchemas);
   define(kFingerprintSchemas);

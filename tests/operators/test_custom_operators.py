@@ -37,6 +37,8 @@ FUNCTIONAL = {
         f"index_reduce {reduce}": lambda reduce=reduce: (ops.index_reduce, real(4, 2), 0, INDEX, real(3, 2), reduce)
         for reduce in ("mean", "prod", "amax", "amin")
     },
+    "scatter_extremum": lambda: (ops.scatter_extremum, real(2, 2), 0, ELEMENTS, 3, None, True),
+    "scatter_extremum self": lambda: (ops.scatter_extremum, real(2, 2), 0, ELEMENTS, 3, real(3, 2), False),
     "scatter": lambda: (ops.scatter, real(4, 2), 0, ELEMENTS, real(3, 2)),
     "index_copy": lambda: (ops.index_copy, real(2, 4), -1, INDEX, real(2, 3)),
     "index_put_overwrite": lambda: (ops.index_put_overwrite, real(3, 2, 4), [INDEX, INDEX], [0, 2], real(3, 1)),

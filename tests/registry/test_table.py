@@ -60,7 +60,8 @@ def plain(tensor):
 
 
 def test_every_operator_is_tried():
-    assert {*FORWARD, *READ} == {*reprocuda.registry}
+    rest = {name for name in reprocuda.registry if name.startswith("scatter.")}  # tests/scatter/test_table.py
+    assert {*FORWARD, *READ} == {*reprocuda.registry} - rest
 
 
 @pytest.mark.parametrize("name", [*FORWARD, *READ])

@@ -1,0 +1,355 @@
+#include "extremum.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "../numerics/ordered.h"
+#include "extremum_kernel.h"
+#include "isa.h"
+#include "parallel.h"
+#include "plan.h"
+#include "workspace.h"
+
+namespace reprocuda::cpu {
+namespace {
+
+constexpr int64_t kBytesPerWorker = 1 << 17;  // below this waking a second thread costs more than it saves
+constexpr int64_t kWide = 8;                  // columns that pay for grouping
+constexpr int64_t kPrivateBytes = 1 << 20;    // of cells that every worker can have for itself
+
+// The best so far of every output: number and position in one integer, whose maximum is the larger number and of equal ones
+// the smaller position. 0: none.
+struct PackedCells {
+  static constexpr int64_t kMaxRows = (int64_t{1} << 32) - 1;
+  uint64_t* cells;
+
+  static PackedCells of_results(const Extremum& problem, std::byte*) { return {reinterpret_cast<uint64_t*>(problem.arg)}; }
+  static size_t bytes_each() { return sizeof(uint64_t); }
+  static PackedCells at(std::byte* memory, int64_t) { return {reinterpret_cast<uint64_t*>(memory)}; }
+
+  void clear(int64_t begin, int64_t end) const { std::fill(cells + begin, cells + end, 0); }
+  PackedCells from(int64_t i) const { return {cells + i}; }
+  void take(int64_t i, int32_t key, int64_t row) const {
+    const uint64_t high = static_cast<uint32_t>(key) ^ 0x80000000u;
+    cells[i] = std::max(cells[i], (high << 32) | static_cast<uint32_t>(~row));
+  }
+  void merge(int64_t i, const PackedCells& other) const { cells[i] = std::max(cells[i], other.cells[i]); }
+  bool none(int64_t i) const { return cells[i] == 0; }
+  int64_t key(int64_t i) const { return static_cast<int32_t>(static_cast<uint32_t>(cells[i] >> 32) ^ 0x80000000u); }
+  int64_t row(int64_t i) const { return static_cast<uint32_t>(~cells[i]); }
+};
+
+// The same in two integers; -1: none.
+struct WideCells {
+  static constexpr int64_t kMaxRows = std::numeric_limits<int64_t>::max();
+  int64_t* keys;
+  int64_t* rows;
+
+  // The numbers' own memory holds the keys where it is as wide.
+  static WideCells of_results(const Extremum& problem, std::byte* keys) {
+    return {reinterpret_cast<int64_t*>(keys == nullptr ? static_cast<std::byte*>(problem.out) : keys), problem.arg};
+  }
+  static size_t bytes_each() { return 2 * sizeof(int64_t); }
+  static WideCells at(std::byte* memory, int64_t count) {
+    return {reinterpret_cast<int64_t*>(memory), reinterpret_cast<int64_t*>(memory) + count};
+  }
+
+  void clear(int64_t begin, int64_t end) const { std::fill(rows + begin, rows + end, -1); }
+  WideCells from(int64_t i) const { return {keys + i, rows + i}; }
+  void take(int64_t i, int64_t key, int64_t row) const {
+    const bool better = rows[i] < 0 || key > keys[i];
+    keys[i] = better ? key : keys[i];
+    rows[i] = better ? row : rows[i];
+  }
+  // Rows of `other` come after ours.
+  void merge(int64_t i, const WideCells& other) const {
+    if (!other.none(i)) take(i, other.keys[i], other.rows[i]);
+  }
+  bool none(int64_t i) const { return rows[i] < 0; }
+  int64_t key(int64_t i) const { return keys[i]; }
+  int64_t row(int64_t i) const { return rows[i]; }
+};
+
+template <class Order, class Position>
+void best_of_rows(const ExtremumSegment<Order, Position>& segment) {
+  switch (selected_isa()) {
+#if defined(__x86_64__)
+    case Isa::kAvx512: return avx512::best_of_rows(segment);
+    case Isa::kAvx2: return avx2::best_of_rows(segment);
+#endif
+    default: return portable::best_of_rows(segment);
+  }
+}
+
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+Range part(int64_t total, int64_t parts, int64_t which) {
+  return {part_begin(total, parts, which), part_begin(total, parts, which + 1)};
+}
+
+template <class Order, class Index>
+class Solver {
+  using Bits = typename Order::Bits;
+  using Key = typename Order::Key;
+
+ public:
+  explicit Solver(const Extremum& problem) : p_(problem) {}
+
+  template <class Cells>
+  void run(int workers) const {
+    const int64_t outputs = p_.num_targets * p_.inner;
+    Workspace keys;
+    if (std::is_same_v<Cells, WideCells> && sizeof(Bits) < sizeof(int64_t)) {
+      keys = Workspace(static_cast<size_t>(p_.outer * outputs) * sizeof(int64_t));
+    }
+    const Cells cells = Cells::of_results(p_, keys.data());
+    if (p_.outer >= workers) {
+      return run_tasks(workers, p_.outer, [&](int, int64_t o) {
+        walk(o, {0, p_.num_rows}, {0, p_.inner}, {0, p_.num_targets}, cells, o * outputs);
+      });
+    }
+    for (int64_t o = 0; o < p_.outer; ++o) {
+      if (outputs * static_cast<int64_t>(Cells::bytes_each()) <= kPrivateBytes) {
+        cut_rows<Cells>(o, workers);
+      } else {
+        const bool by_columns = p_.inner >= kWide * workers;
+        const int64_t tasks = workers;
+        run_tasks(workers, tasks, [&](int, int64_t task) {
+          const Range columns = by_columns ? part(p_.inner, tasks, task) : Range{0, p_.inner};
+          const Range targets = by_columns ? Range{0, p_.num_targets} : part(p_.num_targets, tasks, task);
+          walk(o, {0, p_.num_rows}, columns, targets, cells, o * outputs);
+        });
+      }
+    }
+  }
+
+  // Rows that share their index, grouped by target.
+  template <class Position>
+  void run_grouped(int workers) const {
+    const int64_t outputs = p_.num_targets * p_.inner;
+    for (int64_t o = 0; o < p_.outer; ++o) {
+      const Index* const index = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
+      const auto grouping = group_rows<Index, Position>(index, p_.num_rows, p_.num_targets);
+      if (grouping.targets != nullptr) {
+        parallel_for(o * outputs, (o + 1) * outputs, kBytesPerWorker / 8, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) keep(i);
+        });
+      }
+      const int64_t blocks = (p_.inner + kExtremumColumns - 1) / kExtremumColumns;
+      const int64_t stretches = std::min<int64_t>(grouping.num_segments, int64_t{8} * workers);
+      run_tasks(workers, stretches * blocks, [&](int, int64_t task) {
+        const Range columns = part(p_.inner, blocks, task % blocks);
+        // Cut where the rows are cut evenly, since segments differ.
+        const auto first = [&](int64_t stretch) {
+          if (stretch == stretches) return grouping.num_segments;
+          const Position row = static_cast<Position>(part_begin(p_.num_rows, stretches, stretch));
+          return static_cast<int64_t>(std::lower_bound(grouping.offsets, grouping.offsets + grouping.num_segments, row) -
+                                      grouping.offsets);
+        };
+        const int64_t stretch = task / blocks;
+        for (int64_t s = stretch == 0 ? 0 : first(stretch); s < first(stretch + 1); ++s) {
+          solve_segment(o, grouping, s, columns);
+        }
+      });
+    }
+  }
+
+ private:
+  const Bits* source(int64_t o, int64_t row) const {
+    return static_cast<const Bits*>(p_.src) + (o * p_.num_rows + row) * p_.inner;
+  }
+
+  void keep(int64_t i) const {
+    static_cast<Bits*>(p_.out)[i] = p_.self == nullptr ? Bits{0} : static_cast<const Bits*>(p_.self)[i];
+    p_.arg[i] = p_.num_rows;
+  }
+
+  void write(int64_t i, Key key, int64_t row) const {
+    if (p_.self != nullptr && Order::key(static_cast<const Bits*>(p_.self)[i], p_.largest) >= key) return keep(i);
+    static_cast<Bits*>(p_.out)[i] = Order::bits(key, p_.largest);
+    p_.arg[i] = row;
+  }
+
+  template <class Cells>
+  void finish(const Cells& cells, int64_t first, int64_t begin, int64_t end) const {
+    for (int64_t i = begin; i < end; ++i) {
+      if (cells.none(i)) {
+        keep(first + i);
+      } else {
+        write(first + i, static_cast<Key>(cells.key(i)), cells.row(i));
+      }
+    }
+  }
+
+  // Takes in some rows, as far as columns and targets are ours. `cells` is that of target 0, column 0.
+  template <class Cells>
+  void take_rows(int64_t o, Range rows, Range columns, Range targets, const Cells& cells) const {
+    const bool all = targets.begin == 0 && targets.end == p_.num_targets;
+    if (p_.inner_stride != 0) return take_elements(o, rows, columns, targets, cells);
+    if (p_.row_stride == 1 && columns.end - columns.begin == p_.inner) {
+      const auto narrow = [&]<int kInner>(std::integral_constant<int, kInner>) {
+        return all ? take_narrow<kInner, true>(o, rows, targets, cells) : take_narrow<kInner, false>(o, rows, targets, cells);
+      };
+      switch (p_.inner) {
+        case 1: return narrow(std::integral_constant<int, 1>{});
+        case 2: return narrow(std::integral_constant<int, 2>{});
+        case 3: return narrow(std::integral_constant<int, 3>{});
+        case 4: return narrow(std::integral_constant<int, 4>{});
+        default: break;
+      }
+    }
+    const Index* const index = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const int64_t target = index[row * p_.row_stride];
+      if (target < targets.begin || target >= targets.end) continue;
+      const Bits* const from = source(o, row);
+      const Cells to = cells.from(target * p_.inner);
+      for (int64_t f = columns.begin; f < columns.end; ++f) to.take(f, Order::key(from[f], p_.largest), row);
+    }
+  }
+
+  // Cells for what is not ours: a branch would be guessed wrong every other time. Many, since one that all share would make
+  // each wait for the one before.
+  template <class Cells>
+  struct Nowhere {
+    static constexpr int64_t kCount = 64;
+    alignas(kCacheLine) int64_t memory[2 * (kCount + kWide)] = {};
+    Cells cells(int64_t row) {
+      return Cells::at(reinterpret_cast<std::byte*>(memory), kCount + kWide).from(row % kCount);
+    }
+  };
+
+  template <int kInner, bool kAllTargets, class Cells>
+  void take_narrow(int64_t o, Range rows, Range targets, const Cells& cells) const {
+    const Index* const index = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
+    const Bits* from = source(o, rows.begin);
+    const bool largest = p_.largest;
+    const uint64_t first = static_cast<uint64_t>(targets.begin);
+    const uint64_t width = static_cast<uint64_t>(targets.end) - first;
+    Nowhere<Cells> nowhere;
+    for (int64_t row = rows.begin; row < rows.end; ++row, from += kInner) {
+      const int64_t target = index[row];
+      const bool mine = kAllTargets || static_cast<uint64_t>(target) - first < width;
+      const Cells to = mine ? cells.from(target * kInner) : nowhere.cells(row);
+      for (int f = 0; f < kInner; ++f) to.take(f, Order::key(from[f], largest), row);
+    }
+  }
+
+  template <class Cells>
+  void take_elements(int64_t o, Range rows, Range columns, Range targets, const Cells& cells) const {
+    const Index* const index = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
+    const uint64_t first = static_cast<uint64_t>(targets.begin);
+    const uint64_t width = static_cast<uint64_t>(targets.end) - first;
+    const bool largest = p_.largest;
+    const int64_t inner = p_.inner;
+    Nowhere<Cells> nowhere;
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const Bits* const from = source(o, row);
+      const Index* const to = index + row * inner;
+      for (int64_t f = columns.begin; f < columns.end; ++f) {
+        const int64_t target = to[f];
+        const bool mine = static_cast<uint64_t>(target) - first < width;
+        (mine ? cells.from(target * inner + f) : nowhere.cells(f)).take(0, Order::key(from[f], largest), row);
+      }
+    }
+  }
+
+  // A slice's targets and columns, in the memory of the results.
+  template <class Cells>
+  void walk(int64_t o, Range rows, Range columns, Range targets, const Cells& cells, int64_t first_cell) const {
+    const auto for_each_run = [&](auto&& function) {
+      if (columns.end - columns.begin == p_.inner) {
+        return function(first_cell + targets.begin * p_.inner, first_cell + targets.end * p_.inner);
+      }
+      for (int64_t t = targets.begin; t < targets.end; ++t) {
+        function(first_cell + t * p_.inner + columns.begin, first_cell + t * p_.inner + columns.end);
+      }
+    };
+    for_each_run([&](int64_t begin, int64_t end) { cells.clear(begin, end); });
+    take_rows(o, rows, columns, targets, cells.from(first_cell));
+    for_each_run([&](int64_t begin, int64_t end) { finish(cells, 0, begin, end); });
+  }
+
+  // Few outputs: every worker has cells for all of them, and a stretch of the rows.
+  template <class Cells>
+  void cut_rows(int64_t o, int workers) const {
+    const int64_t outputs = p_.num_targets * p_.inner;
+    const size_t bytes = round_up(static_cast<size_t>(outputs) * Cells::bytes_each(), kCacheLine);
+    const Workspace memory(bytes * workers);
+    const auto cells_of = [&](int64_t task) { return Cells::at(memory.data() + task * bytes, outputs); };
+    run_tasks(workers, workers, [&](int, int64_t task) {
+      const Cells cells = cells_of(task);
+      cells.clear(0, outputs);
+      take_rows(o, part(p_.num_rows, workers, task), {0, p_.inner}, {0, p_.num_targets}, cells);
+    });
+    parallel_for(0, outputs, int64_t{1} << 14, [&](int64_t begin, int64_t end) {
+      const Cells all = cells_of(0);
+      for (int task = 1; task < workers; ++task) {
+        const Cells other = cells_of(task);
+        for (int64_t i = begin; i < end; ++i) all.merge(i, other);
+      }
+      finish(all, o * outputs, begin, end);
+    });
+  }
+
+  template <class Position>
+  void solve_segment(int64_t o, const Grouping<Position>& grouping, int64_t segment, Range columns) const {
+    const int64_t first = (o * p_.num_targets + grouping.target(segment)) * p_.inner + columns.begin;
+    const int64_t size = columns.end - columns.begin;
+    const int64_t begin = grouping.offsets[segment];
+    const int64_t end = grouping.offsets[segment + 1];
+    if (begin == end) {
+      for (int64_t f = 0; f < size; ++f) keep(first + f);
+      return;
+    }
+    ExtremumSegment<Order, Position> job;
+    typename ExtremumSegment<Order, Position>::Key best[kExtremumColumns];
+    Position where[kExtremumColumns];
+    job.src = source(o, 0) + columns.begin;
+    job.inner = p_.inner;
+    job.columns = size;
+    job.rows = grouping.permutation == nullptr ? nullptr : grouping.permutation + begin;
+    job.first_row = begin;
+    job.num_rows = end - begin;
+    job.largest = p_.largest;
+    job.best = best;
+    job.where = where;
+    best_of_rows(job);
+    for (int64_t f = 0; f < size; ++f) write(first + f, static_cast<Key>(best[f]), where[f]);
+  }
+
+  const Extremum& p_;
+};
+
+template <class Order, class Index>
+void solve(const Extremum& problem) {
+  const Solver<Order, Index> solver(problem);
+  const int64_t bytes = std::max<int64_t>(sizeof(typename Order::Bits), 4);
+  const int workers = workers_for(problem.outer * problem.num_rows * problem.inner * bytes, kBytesPerWorker);
+  const bool few_targets = problem.num_targets < int64_t{4} * workers && problem.inner < kExtremumColumns;
+  if (problem.inner_stride == 0 && problem.row_stride == 1 && problem.inner >= kWide && problem.outer < workers * 2 && !few_targets) {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    if (std::max(problem.num_rows, problem.num_targets) < kMost) return solver.template run_grouped<int32_t>(workers);
+    return solver.template run_grouped<int64_t>(workers);
+  }
+  if constexpr (sizeof(typename Order::Key) <= 4) {
+    if (problem.num_rows < PackedCells::kMaxRows) return solver.template run<PackedCells>(workers);
+  }
+  solver.template run<WideCells>(workers);
+}
+
+}  // namespace
+
+void extremum(const Extremum& problem) {
+  if (problem.outer == 0 || problem.num_targets == 0 || problem.inner == 0) return;
+  with_order(problem.dtype, [&](auto order) {
+    using Order = decltype(order);
+    if (problem.index_is_int64) return solve<Order, int64_t>(problem);
+    return solve<Order, int32_t>(problem);
+  });
+}
+
+}  // namespace reprocuda::cpu

@@ -1,0 +1,37 @@
+"""The table says of each of torch_scatter's functions which dtypes it takes."""
+
+import importlib
+
+import pytest
+import torch
+
+import reprocuda
+from reprocuda.registry import EVERY
+
+package = importlib.import_module("reprocuda.scatter")
+INDEX, POINTERS = torch.tensor([0, 0, 2]), torch.tensor([0, 2, 2, 3])
+NAMES = [function.__name__ for function in package.FUNCTIONS]
+
+
+def call(name: str, src: torch.Tensor) -> torch.Tensor:
+    result = getattr(package, name)(src, POINTERS if name.endswith("csr") else INDEX)
+    return result[0] if isinstance(result, tuple) else result
+
+
+def test_every_function_is_in_it():
+    assert {f"scatter.{name}" for name in NAMES} == {n for n in reprocuda.registry if n.startswith("scatter.")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dtypes(name):
+    takes = []
+    for dtype in EVERY:
+        src = torch.tensor([1, 0, 1]).to(getattr(torch, dtype))
+        try:
+            result = call(name, src)
+        except (RuntimeError, ValueError):
+            continue
+        assert result.dtype == src.dtype
+        takes.append(dtype)
+    assert tuple(takes) == reprocuda.registry[f"scatter.{name}"].dtypes
+

@@ -1,0 +1,377 @@
+"""torch_scatter's functions: values against fractions and plain loops, bits for threads and orders, out=, errors."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+import reprocuda
+from reprocuda.scatter import (
+    gather_coo,
+    gather_csr,
+    scatter,
+    scatter_add,
+    scatter_log_softmax,
+    scatter_logsumexp,
+    scatter_max,
+    scatter_mean,
+    scatter_min,
+    scatter_mul,
+    scatter_softmax,
+    scatter_std,
+    scatter_sum,
+    segment_coo,
+    segment_csr,
+    segment_max_coo,
+    segment_max_csr,
+    segment_mean_coo,
+    segment_mean_csr,
+    segment_min_coo,
+    segment_min_csr,
+    segment_sum_coo,
+    segment_sum_csr,
+)
+from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
+from tests.operators.test_reductions import KINDS, exact, make
+
+TARGETS = 7
+EXACT = {"sum": scatter_sum, "mean": scatter_mean, "prod": scatter_mul}
+ALL_DTYPES = [*DTYPES.values(), torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduce", EXACT)
+def test_exact_and_rounded_once(reduce, dtype):
+    """By scatter, and sorted by segments (COO and CSR), against fractions."""
+    generator, outputs = torch.Generator().manual_seed(0), 0
+    empty = 1.0 if reduce == "prod" else 0.0
+    for kind in KINDS:
+        for columns in (1, 3, 40):
+            for rows in (1, 12, 40):
+                source = make(kind, (rows, columns), DTYPES[dtype], generator)
+                index = torch.randint(TARGETS, (rows,), generator=generator)
+                got = EXACT[reduce](source, index, 0, dim_size=TARGETS)
+                results = [got]
+                order = index.argsort(stable=True)
+                if reduce != "prod":
+                    pointers = torch.searchsorted(index[order], torch.arange(TARGETS + 1))
+                    results.append(segment_coo(source[order], index[order], dim_size=TARGETS, reduce=reduce))
+                    results.append(segment_csr(source[order], pointers, reduce=reduce))
+                for result in results[1:]:
+                    assert_same_bits(result, got)
+                bits = to_numpy_bits(got)
+                for target, column in itertools.product(range(TARGETS), range(columns)):
+                    values = source[index == target, column].double().tolist()
+                    start = [] if reduce == "mean" and values else [empty]  # sums begin at +0, products at 1
+                    want = exact(values + start, reduce, dtype)
+                    assert int(bits[target, column]) == want, (kind, values)
+                outputs += bits.size
+    assert outputs > 5000
+
+
+def rank(value: float, largest: bool):
+    """Sorts numbers as they compete: NaN above all, +0 above -0."""
+    number = 0.0 if math.isnan(value) else value
+    sign = math.copysign(1, number) if number == 0 else 0
+    return (math.isnan(value), number, sign) if largest else (math.isnan(value), -number, -sign)
+
+
+def expected_extremum(src, index, dim, size, own, largest):
+    src, index = src.movedim(dim, -1), index.movedim(dim, -1)
+    values = torch.zeros(*src.shape[:-1], size, dtype=src.dtype) if own is None else own.movedim(dim, -1).clone()
+    positions = torch.full(values.shape, src.shape[-1])
+    for at in itertools.product(*map(range, src.shape[:-1])):
+        for row in range(src.shape[-1]):
+            target = (*at, int(index[at][row]))
+            unclaimed = own is None and positions[target] == src.shape[-1]
+            if unclaimed or rank(src[at][row].item(), largest) > rank(values[target].item(), largest):
+                values[target], positions[target] = src[at][row], row
+    if src.dtype.is_floating_point:
+        values = torch.where(values.isnan() & (positions < src.shape[-1]), torch.nan, values)
+    return values.movedim(-1, dim), positions.movedim(-1, dim)
+
+
+def drawn(shape, dtype, generator):
+    """Few different numbers, so that there are ties, with all that is special."""
+    numbers = torch.randint(0 if dtype == torch.uint8 else -3, 4, shape, generator=generator).to(dtype)
+    if not dtype.is_floating_point:
+        limits = torch.iinfo(dtype)
+        chance = torch.rand(shape, generator=generator)
+        return torch.where(chance < 0.1, limits.min, torch.where(chance > 0.9, limits.max, numbers)).to(dtype)
+    special = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan], dtype=dtype)
+    which = special[torch.randint(6, shape, generator=generator)]
+    return torch.where(torch.rand(shape, generator=generator) < 0.3, which, numbers)
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
+@pytest.mark.parametrize("largest", [True, False])
+def test_extrema_and_their_positions(dtype, largest):
+    """Of ties the first; every way a problem can be solved: by slices, columns, ranges of targets, rows, groups."""
+    generator = torch.Generator().manual_seed(0)
+    function = scatter_max if largest else scatter_min
+    for shape, dim in (((40,), 0), ((30, 3), 0), ((30, 9), 0), ((3, 20), 1), ((2, 20, 9), 1), ((1, 30, 2), -2)):
+        for size, kind, with_out in itertools.product((1, 5, 50), ("elements", "vector", "leading"), (False, True)):
+            src = drawn(shape, dtype, generator)
+            front = dim % len(shape)
+            narrow = {"vector": (shape[front],), "leading": shape[: front + 1], "elements": shape}[kind]
+            index = torch.randint(size, narrow, generator=generator)
+            placed = index.reshape([1] * front + [-1]) if kind == "vector" else index
+            full = placed.reshape(list(placed.shape) + [1] * (len(shape) - placed.dim())).expand(shape)
+            wide = [size if d == front else n for d, n in enumerate(shape)]
+            out = drawn(wide, dtype, generator) if with_out else None
+            want = expected_extremum(src, full, front, size, out, largest)
+            for count in (1, 2):
+                given = None if out is None else out.clone()
+                with threads(count):
+                    got = function(src, index.int() if count == 2 else index, dim, given, dim_size=size)
+                assert_same_bits(got[0], want[0])
+                assert torch.equal(got[1], want[1])
+                assert given is None or given is got[0]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5, 64, 300])
+def test_extrema_of_large_problems(columns):
+    """Enough work for several workers, few and many targets; one target that has nearly all."""
+    generator = torch.Generator().manual_seed(columns)
+    rows = 200_000 // columns
+    for size in (3, 500, 50_000):
+        for index in (
+            torch.randint(size, (rows,), generator=generator),
+            torch.randint(size, (rows, columns), generator=generator),
+            (torch.rand(rows, generator=generator) ** 20 * size).long(),
+        ):
+            src = torch.randint(-1000, 1000, (rows, columns), generator=generator).float()
+            full = (index if index.dim() == 2 else index[:, None]).expand(rows, columns)
+            for dtype in (torch.float32, torch.float64, torch.bfloat16):
+                numbers = src.to(dtype)
+                start = torch.zeros(size, columns, dtype=dtype)
+                want = start.scatter_reduce(0, full, numbers, "amax", include_self=False)
+                with threads(2):
+                    got, positions = scatter_max(numbers, index, 0, dim_size=size)
+                with threads(1):
+                    again, same = scatter_max(numbers, index, 0, dim_size=size)
+                assert torch.equal(got, want) and torch.equal(again, want) and torch.equal(positions, same)
+                is_mine = numbers == want.gather(0, full)
+                order = torch.arange(rows)[:, None].expand(rows, columns)
+                first = torch.full((size, columns), rows).scatter_reduce(
+                    0, full, torch.where(is_mine, order, rows), "amin"
+                )
+                assert torch.equal(positions, first)
+
+
+def test_groups_without_members():
+    """0, 1 for products, and the size of src for positions (C50)."""
+    src, index = torch.tensor([3.0, 9, -2]), torch.tensor([0, 0, 2])
+    values, positions = scatter_max(src, index, 0, dim_size=4)
+    assert values.tolist() == [9, 0, -2, 0] and positions.tolist() == [1, 3, 2, 3]
+    values, positions = scatter_min(src, index, 0, dim_size=4)
+    assert values.tolist() == [3, 0, -2, 0] and positions.tolist() == [0, 3, 2, 3]
+    assert scatter_sum(src, index, 0, dim_size=4).tolist() == [12, 0, -2, 0]
+    assert scatter_mean(src, index, 0, dim_size=4).tolist() == [6, 0, -2, 0]
+    assert scatter_mul(src, index, 0, dim_size=4).tolist() == [27, 1, -2, 1]
+    for function in (scatter_std, scatter_logsumexp):
+        assert function(src, index, 0, dim_size=4)[[1, 3]].tolist() == [0, 0]
+    # torch_scatter takes the smallest number of a dtype for nothing
+    lowest = torch.tensor([torch.iinfo(torch.int32).min], dtype=torch.int32)
+    assert scatter_max(lowest, torch.tensor([0]))[1].tolist() == [0]
+    assert scatter_max(torch.tensor([-math.inf]), torch.tensor([0]))[0].tolist() == [-math.inf]
+
+
+def test_nothing_at_all():
+    """No element, no column (C52)."""
+    for shape, index in (((0,), torch.zeros(0, dtype=torch.long)), ((3, 0), torch.zeros(3, dtype=torch.long))):
+        src = torch.zeros(shape)
+        for reduce in ("sum", "mul", "mean", "min", "max"):
+            got = scatter(src, index, 0, dim_size=2, reduce=reduce)
+            assert got.shape == (2, *shape[1:]) and (got == (reduce == "mul")).all()
+    assert scatter_max(torch.zeros(0), torch.zeros(0, dtype=torch.long), 0, dim_size=2)[1].tolist() == [0, 0]
+    assert scatter_sum(torch.zeros(0), torch.zeros(0, dtype=torch.long)).shape == (0,)
+    assert segment_sum_csr(torch.zeros(0, 3), torch.tensor([0, 0, 0])).tolist() == [[0] * 3] * 2
+    assert segment_csr(torch.zeros(4), torch.tensor([0])).shape == (0,)
+
+
+def test_a_mean_of_many_halves_does_not_saturate():
+    """C54"""
+    for dtype in (torch.half, torch.bfloat16):
+        src = torch.tensor([0.0, 1.0], dtype=dtype).repeat(50_000)
+        index = torch.zeros(100_000, dtype=torch.long)
+        assert scatter_mean(src, index).item() == 0.5 == segment_mean_coo(src, index).item()
+
+
+def test_bools_and_integers():
+    """A sum of bools is OR (C59); integers wrap around; means of integers are rounded down."""
+    src = torch.ones(256, dtype=torch.bool)
+    assert scatter_sum(src, torch.zeros(256, dtype=torch.long), dim_size=2).tolist() == [True, False]
+    assert scatter_max(src, torch.zeros(256, dtype=torch.long))[0].tolist() == [True]
+    numbers = torch.tensor([-3, -4, 5])
+    assert scatter_mean(numbers, torch.tensor([0, 0, 1])).tolist() == [-4, 5]
+    assert scatter_mean(numbers, torch.tensor([0, 0, 1]), out=torch.tensor([0, 4])).tolist() == [-4, 9]
+    assert scatter_sum(torch.tensor([100, 100], dtype=torch.int8), torch.tensor([0, 0])).tolist() == [-56]
+
+
+def test_out():
+    """Added to, multiplied, competing; pointers overwrite it."""
+    src, index = torch.tensor([1.0, 2, 4, 6]), torch.tensor([0, 0, 2, 2])
+    pointers = torch.tensor([0, 2, 2, 4])
+
+    def out():
+        return torch.tensor([10.0, 20, -3])
+
+    for function, want in (
+        (scatter_sum, [13, 20, 7]),
+        (scatter_add, [13, 20, 7]),
+        (scatter_mul, [20, 20, -72]),
+        (scatter_mean, [6.5, 20, 3.5]),
+    ):
+        given = out()
+        assert function(src, index, out=given) is given and given.tolist() == want, function
+    assert segment_sum_coo(src, index, given := out()) is given and given.tolist() == [13, 20, 7]
+    assert segment_mean_coo(src, index, given := out()) is given and given.tolist() == [6.5, 20, 3.5]
+    for function in (scatter_max, lambda src, index, out: segment_max_coo(src, index, out)):
+        got, positions = function(src, index, out=(given := out()))
+        assert got is given and got.tolist() == [10, 20, 6] and positions.tolist() == [4, 4, 3]
+    got, positions = segment_min_coo(src, index, out())
+    assert got.tolist() == [1, 20, -3] and positions.tolist() == [0, 4, 4]
+    for function, want in (
+        (segment_sum_csr, [3, 0, 10]),
+        (segment_mean_csr, [1.5, 0, 5]),
+        (lambda *arguments: segment_max_csr(*arguments)[0], [2, 0, 6]),
+        (lambda *arguments: segment_min_csr(*arguments)[0], [1, 0, 4]),
+    ):
+        assert function(src, pointers, given := out()) is given and given.tolist() == want
+    assert gather_coo(torch.tensor([1.0, 2, 4]), index, given := torch.empty(4)) is given
+    assert given.tolist() == [1, 1, 4, 4]
+    assert gather_csr(torch.tensor([1.0, 2, 4]), torch.tensor([1, 2, 2, 4]), given := torch.full((6,), 9.0)) is given
+    assert given.tolist() == [9, 1, 4, 4, 9, 9]
+    given = torch.tensor([0.0, 1, 2])
+    want = [torch.tensor(members).logsumexp(0) for members in ([0.0, 1, 2], [1.0], [2.0, 4, 6])]
+    torch.testing.assert_close(scatter_logsumexp(src, index, out=given), torch.stack(want))
+
+
+def test_segments_in_batches():
+    """Pointers and indices of their own for every slice, or one for all; elements outside of all segments."""
+    generator = torch.Generator().manual_seed(0)
+    src = torch.randn(3, 12, 5, generator=generator)
+    pointers = torch.tensor([[0, 2, 5, 5, 12], [1, 1, 4, 6, 9], [3, 4, 5, 6, 7]])
+    for given in (pointers, pointers[1:2]):
+        for reduce, function in (("sum", torch.sum), ("mean", torch.mean), ("max", torch.amax), ("min", torch.amin)):
+            got = segment_csr(src, given, reduce=reduce)
+            for b, s in itertools.product(range(3), range(4)):
+                ends = given.expand(3, -1)[b, s : s + 2].tolist()
+                part = src[b, slice(*ends)]
+                want = function(part, 0) if len(part) else torch.zeros(5)
+                torch.testing.assert_close(got[b, s], want)
+        positions = segment_max_csr(src, given)[1]
+        assert positions[0, 2].tolist() == ([12] * 5 if given is pointers else positions[0, 2].tolist())
+        assert positions.max() <= 12
+    index = torch.tensor([[0, 0, 1, 1, 1, 3], [0, 0, 0, 1, 1, 2]])
+    numbers = torch.tensor([[1.0, 3, 5, 7, 9, 11], [2, 4, 6, 8, 10, 12]])
+    assert segment_sum_coo(numbers, index).tolist() == [[4, 21, 0, 11], [12, 18, 12, 0]]
+    assert segment_mean_coo(numbers, index).tolist() == [[2, 7, 0, 11], [4, 9, 12, 0]]
+    assert segment_min_coo(numbers, index)[1].tolist() == [[0, 2, 6, 5], [0, 3, 5, 6]]
+    assert segment_max_coo(numbers, index[:1])[1].tolist() == [[1, 4, 6, 5]] * 2
+    assert gather_coo(segment_sum_coo(numbers, index), index)[0].tolist() == [4, 4, 21, 21, 21, 11]
+    assert gather_csr(numbers[:, :4], torch.tensor([[0, 2, 5, 5, 6]] * 2))[1].tolist() == [2, 2, 4, 4, 4, 8]
+    assert gather_coo(src, torch.tensor([[0, 0, 3]])).shape == (3, 3, 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_composites(dtype):
+    """Beside torch's own softmax, logsumexp and std of every group."""
+    generator = torch.Generator().manual_seed(0)
+    src = (torch.randn(4, 60, generator=generator) * 5).to(dtype)
+    index = torch.randint(6, (60,), generator=generator)
+    tolerance = {torch.float32: 1e-6, torch.float64: 1e-11, torch.bfloat16: 2e-2}[dtype]
+    wide = src.double()
+    for group in range(6):
+        part = index == group
+        inside = wide[:, part]
+        for got, want in (
+            (scatter_softmax(src, index)[:, part], inside.softmax(1)),
+            (scatter_log_softmax(src, index)[:, part], inside.log_softmax(1)),
+            (scatter_logsumexp(src, index)[:, group], inside.logsumexp(1)),
+            (scatter_std(src, index)[:, group], inside.std(1)),
+            (scatter_std(src, index, unbiased=False)[:, group], inside.std(1, unbiased=False)),
+        ):
+            torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=tolerance)
+    infinite = torch.tensor([-math.inf, -math.inf, 1.0, math.inf], dtype=dtype)
+    assert scatter_logsumexp(infinite, torch.tensor([0, 0, 1, 1]), dim_size=3).tolist() == [-math.inf, math.inf, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_threads_and_orders(dtype):
+    """The same bits for any number of threads and order of the elements; for softmax, at every element."""
+    generator = torch.Generator().manual_seed(1)
+    rows, size = 60_000, 50
+    index = torch.randint(size, (rows,), generator=generator)
+    src = torch.randn(rows, 2, generator=generator).to(dtype)
+    first = {}
+    for count in (1, 2, 16):
+        order = torch.randperm(rows, generator=generator)
+        back = order.argsort()
+        with threads(count):
+            results = {
+                function.__name__: function(src[order], index[order], 0)
+                for function in (scatter_sum, scatter_mean, scatter_mul, scatter_std, scatter_logsumexp)
+            }
+            results["max"] = scatter_max(src[order], index[order], 0)[0]
+            results["min"] = scatter_min(src[order], index[order], 0)[0]
+            results["softmax"] = scatter_softmax(src[order], index[order], 0)[back]
+            results["log_softmax"] = scatter_log_softmax(src[order], index[order], 0)[back]
+        for name, result in results.items():
+            assert_same_bits(result, first.setdefault(name, result))
+
+
+def test_a_nan_wins_and_its_position_is_told():
+    """C60"""
+    src, index = torch.tensor([math.nan, 5.0, -1, -2]), torch.tensor([0, 0, 1, 1])
+    values, positions = scatter_max(src, index)
+    assert math.isnan(values[0]) and positions.tolist() == [0, 2]
+
+
+def test_called_and_as_a_package():
+    """torch.scatter when called, torch_scatter's functions as attributes."""
+    import importlib
+
+    module = importlib.import_module("reprocuda.scatter")
+    for name in module.__all__:
+        assert getattr(reprocuda.scatter, name) is getattr(module, name)
+    got = reprocuda.scatter(torch.zeros(3), 0, torch.tensor([1, 1]), torch.tensor([5.0, 7.0]))
+    assert got.tolist() == [0, 7, 0]
+    assert reprocuda.scatter is reprocuda.functional.scatter
+
+
+SRC, INDEX = torch.ones(4, 3), torch.tensor([0, 0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: scatter_sum(SRC, INDEX, 2), IndexError, r"scatter_sum\(\): dim must be in \[-2, 1\], got 2"),
+        (lambda: scatter_max(SRC, INDEX, 1), RuntimeError, r"scatter_max\(\): an index of shape \[4\].*\[4, 3\]"),
+        (lambda: scatter_sum(SRC, INDEX.float(), 0), RuntimeError, "index must be int32 or int64, got torch.float32"),
+        (lambda: scatter_sum(torch.tensor(1.0), INDEX), RuntimeError, "src must have at least one dimension"),
+        (lambda: scatter_sum(SRC, INDEX, 0, dim_size=-1), RuntimeError, "dim_size must not be negative, got -1"),
+        (lambda: scatter_sum(SRC, INDEX, 0, dim_size=2), RuntimeError, "index 2 is out of bounds"),
+        (lambda: scatter_max(SRC, INDEX, 0, dim_size=2), IndexError, r"scatter_max\(\): index 2 is out of bounds"),
+        (lambda: scatter_min(SRC, INDEX - 1, 0, dim_size=2), IndexError, r"scatter_min\(\): index -1 is out of bounds"),
+        (lambda: scatter_max(SRC.cfloat(), INDEX, 0), RuntimeError, "complex numbers have no order"),
+        (lambda: scatter_mean(SRC, INDEX, 0, torch.ones(3, 4)), RuntimeError, r"\[any size, 3\], got \[3, 4\]"),
+        (lambda: scatter_max(SRC, INDEX, 0, torch.ones(3, 3).double()), RuntimeError, "out must have the dtype"),
+        (lambda: scatter(SRC, INDEX, 0, reduce="median"), ValueError, "sum, add, mul, mean, min, max, got 'median'"),
+        (lambda: segment_coo(SRC, INDEX, reduce="mul"), ValueError, "must be one of sum, add, mean, min, max"),
+        (lambda: segment_csr(SRC, INDEX, reduce="mul"), ValueError, "must be one of sum, add, mean, min, max"),
+        (lambda: segment_csr(SRC, torch.tensor([0, 3, 2, 4])), ValueError, "offsets must rise"),
+        (lambda: segment_max_csr(SRC, torch.tensor([0, 3, 2, 4])), ValueError, r"indptr must rise within \[0, 4\]"),
+        (lambda: segment_max_csr(SRC, torch.tensor([0, 5])), ValueError, r"indptr must rise within \[0, 4\]"),
+        (lambda: segment_csr(SRC, torch.ones(2, 3, dtype=torch.long)), RuntimeError, "size 2 in dimension 0"),
+        (lambda: gather_coo(SRC, torch.ones(2, 3, dtype=torch.long)), RuntimeError, "size 2 in dimension 0"),
+        (lambda: gather_csr(SRC, torch.tensor([0, 2])), RuntimeError, "but there are 1 segments"),
+        (lambda: scatter_softmax(SRC.long(), INDEX, 0), ValueError, "src must be floating-point, got torch.int64"),
+        (lambda: scatter_std(SRC.long(), INDEX, 0), RuntimeError, "src must be floating-point, got torch.int64"),
+    ],
+)
+def test_refusals(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
