@@ -16,6 +16,7 @@ if not is_run():  # which only starts another interpreter: half of its time woul
     from .data import seed_worker
     from .flags import ReproducibilityWarning
     from .functional import (
+        embedding_bag,
         index_add,
         index_add_,
         index_copy,
@@ -73,6 +74,7 @@ __all__ = [
     "disable",
     "doctor",
     "embedding",
+    "embedding_bag",
     "enable",
     "enabled",
     "fork_rng",

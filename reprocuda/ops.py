@@ -46,6 +46,16 @@ for _schema, _reader in _READERS.items():
 # `places` are the positions of `indices` in torch's list. points.py has the kernels.
 fragment.define("index_put_masked(Tensor self, Tensor[] indices, int[] places, Tensor values) -> Tensor")
 fragment.define("index_put_masked_backward(Tensor grad, Tensor[] indices, int[] places, SymInt[] shape) -> Tensor")
+# Embedding bags in compiled code, whose derivative is one operator. bags.py has the kernels.
+fragment.define(
+    "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, "
+    "Tensor? per_sample_weights, bool include_last_offset, SymInt padding_idx) -> (Tensor, Tensor)"
+)
+fragment.define(
+    "embedding_bag_backward(Tensor grad, Tensor argmax, Tensor weight, Tensor indices, Tensor offsets, "
+    "bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, bool include_last_offset, SymInt padding_idx) -> "
+    "(Tensor, Tensor)"
+)
 
 index_add = torch.ops.reprocuda.index_add.default
 index_add_ = torch.ops.reprocuda.index_add_.default
@@ -76,8 +86,13 @@ index_put_masked = torch.ops.reprocuda.index_put_masked.default
 index_put_masked_backward = torch.ops.reprocuda.index_put_masked_backward.default
 index_put_rows_ = torch.ops.reprocuda.index_put_rows_.default
 embedding_dense_backward = torch.ops.reprocuda.embedding_dense_backward.default
+embedding_bag = torch.ops.reprocuda.embedding_bag.default
+embedding_bag_backward = torch.ops.reprocuda.embedding_bag_backward.default
 segment_plan = torch.ops.reprocuda.segment_plan.default
 segment_sum = torch.ops.reprocuda.segment_sum.default
+gather_segment_sum = torch.ops.reprocuda.gather_segment_sum.default
+gather_segment_max = torch.ops.reprocuda.gather_segment_max.default
+gather_row_products = torch.ops.reprocuda.gather_row_products.default
 fingerprint_ = torch.ops.reprocuda.fingerprint_.default
 index_select = torch.ops.reprocuda.index_select.default
 gather = torch.ops.reprocuda.gather.default

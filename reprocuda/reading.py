@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from . import autograd, ops
+from .bags import SparseLookup
 from .functional.support import wrap_dim
 from .lookup import LookupRoute, without_padding
 from .plan import SegmentPlan
@@ -269,7 +270,8 @@ def embedding(
         max_norm: rows read whose norm is larger are scaled down to it first, in `weight` itself, once a call.
         norm_type: which norm.
         scale_grad_by_freq: divide a row's gradient by how often it was read, exactly and with one rounding.
-        sparse: torch's own sparse gradient, which adds nothing up.
+        sparse: the gradient is a sparse tensor of the rows that were read, coalesced; on CUDA torch's, which adds
+            nothing up.
 
     Returns:
         [*input.shape, features].
@@ -296,7 +298,9 @@ def embedding(
             indices, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
         )
 
-    if sparse or weight.dim() != 2 or indices.dtype not in (torch.int32, torch.int64):
+    if weight.dim() != 2 or indices.dtype not in (torch.int32, torch.int64):
+        return native()
+    if sparse and (not weight.is_cpu or scale_grad_by_freq or autograd.needs_operators("embedding")):
         return native()
     num_rows = weight.shape[0]
     if padding_idx is not None and not -num_rows <= padding_idx < num_rows:
@@ -305,6 +309,8 @@ def embedding(
     if max_norm is not None:
         with torch.no_grad():
             torch.embedding_renorm_(weight, indices.contiguous(), max_norm, norm_type)
+    if sparse and weight.requires_grad and torch.is_grad_enabled():
+        return SparseLookup.apply(weight, indices, padding)
     if autograd.needs_operators("embedding"):
         return ops.embedding(weight, indices, padding, scale_grad_by_freq)
     if planned and not scale_grad_by_freq:

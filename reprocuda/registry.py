@@ -134,10 +134,17 @@ _OPERATORS = (
     Operator(
         "embedding",
         ("torch.nn.functional.embedding", "torch.nn.Embedding"),
-        kernels.EMBEDDING,
+        kernels.EMBEDDING + kernels.SPARSE_EMBEDDING,
         part="backward",
         dtypes=DIFFERENTIABLE,
-        notes="the dense gradient; sparse=True adds nothing up",
+        notes="sparse=True: the gradient comes coalesced (on CUDA torch's, which adds nothing up)",
+    ),
+    Operator(
+        "embedding_bag",
+        ("torch.nn.functional.embedding_bag", "torch.nn.EmbeddingBag"),
+        kernels.EMBEDDING_BAG,
+        dtypes=FLOATING,
+        notes="on the CPU. Of equal maxima the first in its bag gets the gradient",
     ),
     Operator(
         "index_select",

@@ -183,14 +183,20 @@ int64_t accumulate_indexed(const Accumulation& problem, const Index* index) {
 }
 
 template <class T>
+void sum_by_plan(const Accumulation& problem, const double* weights) {
+  Grouping<int64_t> grouping;
+  grouping.permutation = problem.plan->permutation;
+  grouping.offsets = problem.plan->offsets;
+  grouping.weights = weights;
+  grouping.num_segments = problem.num_targets;
+  grouping.num_rows = problem.num_rows;
+  sum_grouped_rows<T>(problem, grouping, first_stage.load());
+}
+
+template <class T>
 int64_t accumulate_floats(const Accumulation& problem) {
   if (problem.plan != nullptr) {
-    Grouping<int64_t> grouping;
-    grouping.permutation = problem.plan->permutation;
-    grouping.offsets = problem.plan->offsets;
-    grouping.num_segments = problem.num_targets;
-    grouping.num_rows = problem.num_rows;
-    sum_grouped_rows<T>(problem, grouping, first_stage.load());
+    sum_by_plan<T>(problem, nullptr);
     return -1;
   }
   if (problem.index_is_int64) return accumulate_indexed<T>(problem, static_cast<const int64_t*>(problem.index));
@@ -326,6 +332,15 @@ int64_t accumulate(const ElementAccumulation& problem) {
   if (!is_floating_point(problem.dtype)) return accumulate_integers(problem);
   const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
   return with_element(problem.dtype, [&](auto element) { return accumulate_floats<decltype(element)>(problem); });
+}
+
+void accumulate_weighted(const Accumulation& problem, const double* weights) {
+  if (problem.num_rows == 0 || !has_outputs(problem)) return fill_untouched(problem);
+  Accumulation weighted = problem;
+  weighted.alpha.is_one = false;  // the way of products
+  prefer_huge_pages(problem.out, problem.num_targets * problem.inner * element_size(problem.dtype));
+  const RoundingScope environment(RoundingMode::kNearest);
+  with_element(problem.dtype, [&](auto element) { sum_by_plan<decltype(element)>(weighted, weights); });
 }
 
 }  // namespace reprocuda::cpu

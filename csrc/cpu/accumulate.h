@@ -17,6 +17,12 @@ namespace reprocuda::cpu {
 int64_t accumulate(const Accumulation& problem);
 int64_t accumulate(const ElementAccumulation& problem);
 
+// Sums and means of real floating-point rows that a plan names, each times its factor: position p contributes
+// weights[p] * src[permutation[p]], exactly. A product of 16- and 32-bit floats needs weights that fp32 holds.
+void accumulate_weighted(
+    const Accumulation& problem,
+    const double* weights);   // [num_rows], in the order of the plan's positions
+
 // The stable grouping of `num_rows` rows by target. Returns -1, or the position of the first index outside
 // [0, num_targets); then the outputs are unspecified.
 int64_t build_plan(

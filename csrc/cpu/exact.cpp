@@ -88,7 +88,9 @@ void add_rows(const RowsJob<T, Position>& job, int64_t first, int64_t last, cons
     }
     for (int64_t position = begin; position < end; ++position) {
       const T* const row = job.src + job.grouping.row(position) * job.inner + job.first_column;
-      for (int64_t c = 0; c < count; ++c) add_contribution<Format>(tile[c], job.alpha, job.complex_pairs, row, columns[c]);
+      Alpha alpha = job.alpha;
+      alpha.real = job.factor(position);
+      for (int64_t c = 0; c < count; ++c) add_contribution<Format>(tile[c], alpha, job.complex_pairs, row, columns[c]);
     }
     if (end < last) tile.normalize();
   }

@@ -88,7 +88,7 @@ class PairRows {
     if (job_.self != nullptr) pairs.add(gather(job_.self + outputs_, at));
     for (int64_t position = first_; position < last_; ++position) {
       const Doubles<L> x = gather(row(position), at);
-      pairs.add(job_.alpha.is_one ? x : broadcast<L>(job_.alpha.real) * x);  // exact in fp64
+      pairs.add(job_.alpha.is_one ? x : broadcast<L>(job_.factor(position)) * x);  // exact in fp64
       if (job_.complex_pairs && !job_.alpha.is_one) pairs.add(crossed * gather(row(position), partners));
     }
     finish(pairs, columns, lanes, false);

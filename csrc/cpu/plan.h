@@ -17,6 +17,7 @@ struct Grouping {
   const Position* permutation = nullptr;  // [num_rows]; nullptr: rows in their own order
   const Position* offsets = nullptr;      // [num_segments + 1]
   const Position* targets = nullptr;      // [num_segments]; nullptr: segment s belongs to target s, empty ones listed
+  const double* weights = nullptr;        // [num_rows] factor of the row at each position; nullptr: one for all, alpha
   int64_t num_segments = 0;
   int64_t num_rows = 0;
 

@@ -1,5 +1,6 @@
 // The CPU backend under the operators: registers every family for the CPU key and lends torch's thread pool to csrc/cpu.
 #include "../ops/embedding.h"
+#include "../ops/embedding_bag.h"
 #include "../ops/extremum.h"
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
@@ -9,6 +10,7 @@
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
+#include "bags.h"
 #include "extremum.h"
 #include "fingerprint.h"
 #include "linearize.h"
@@ -80,6 +82,39 @@ struct CpuBackend {
     digest[1] = static_cast<int64_t>(result.lane[1]);
   }
 
+  static void accumulate_weighted(const Accumulation& problem, const double* weights, const Tensor&) {
+    cpu::accumulate_weighted(problem, weights);
+  }
+
+  static void bag_maximum(Dtype dtype, const Tensor& values, const Tensor& argmax, const Tensor& table, const Tensor& rows,
+                          const Tensor& offsets) {
+    cpu::BagMaximum problem;
+    problem.dtype = dtype;
+    problem.out = values.mutable_data_ptr();
+    problem.argmax = static_cast<int64_t*>(argmax.mutable_data_ptr());
+    problem.table = table.const_data_ptr();
+    problem.rows = static_cast<const int64_t*>(rows.const_data_ptr());
+    problem.offsets = static_cast<const int64_t*>(offsets.const_data_ptr());
+    problem.num_bags = values.size(0);
+    problem.features = values.size(1);
+    cpu::bag_maximum(problem);
+  }
+
+  static void row_products(Dtype dtype, const Tensor& out, const Tensor& left, const Tensor& left_rows, const Tensor& right,
+                           const Tensor& right_rows, int64_t ignored) {
+    cpu::RowProducts problem;
+    problem.dtype = dtype;
+    problem.out = out.mutable_data_ptr();
+    problem.left = left.const_data_ptr();
+    problem.left_rows = static_cast<const int64_t*>(left_rows.const_data_ptr());
+    problem.right = right.const_data_ptr();
+    problem.right_rows = static_cast<const int64_t*>(right_rows.const_data_ptr());
+    problem.ignored = ignored;
+    problem.num_products = out.numel();
+    problem.features = left.size(1);
+    cpu::row_products(problem);
+  }
+
   // A plan can come from anywhere; a wrong one must not become a wild read.
   static void check_plan(const Tensor* permutation, const Tensor& offsets, int64_t num_rows, const char* op) {
     const int64_t* offset = static_cast<const int64_t*>(offsets.const_data_ptr());
@@ -114,6 +149,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_extremum<CpuBackend>(library);
   register_embedding<CpuBackend>(library);
   register_segment<CpuBackend>(library);
+  register_embedding_bag<CpuBackend>(library);
   register_fingerprint<CpuBackend>(library);
 }
 

@@ -46,6 +46,9 @@ struct RowsJob {
   bool untouched_done;     // targets without contributions are final already
   int64_t ignored_target;
 
+  // What the row at this position is multiplied by, where alpha is not one.
+  double factor(int64_t position) const { return grouping.weights == nullptr ? alpha.real : grouping.weights[position]; }
+
   // What the reduction of `num_rows` rows is divided by.
   int64_t divisor(int64_t num_rows) const {
     return reduction == Reduction::kMean ? num_rows + (self == nullptr ? 0 : 1) : 1;

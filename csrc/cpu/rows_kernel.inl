@@ -179,9 +179,9 @@ class RowSums {
           sum = block == blocks_ - 1 ? tail_start : start(block);
         }
         if (count == kGroupRows) {
-          for (int r = 0; r < kGroupRows; ++r) add_row<kWeighted>(sum, rows[r] + at);
+          for (int r = 0; r < kGroupRows; ++r) add_row<kWeighted>(sum, rows[r] + at, position + r);
         } else {
-          for (int r = 0; r < count; ++r) add_row<kWeighted>(sum, rows[r] + at);
+          for (int r = 0; r < count; ++r) add_row<kWeighted>(sum, rows[r] + at, position + r);
         }
         if (ends) {
           finish(sum, block, last - first);
@@ -193,9 +193,10 @@ class RowSums {
   }
 
   template <bool kWeighted>
-  void add_row(Sum& sum, const T* source) const {
+  void add_row(Sum& sum, const T* source, int64_t position) const {
     if constexpr (kWeighted) {
-      add_contributions<T, L>(sum, source, job_.alpha, job_.complex_pairs);
+      if (job_.complex_pairs) return add_contributions<T, L>(sum, source, job_.alpha, true);
+      sum.add_product(broadcast<L>(job_.factor(position)), load<L>(source));
     } else {
       sum.add(load_lanes<L>(source));
     }

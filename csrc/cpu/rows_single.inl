@@ -89,12 +89,15 @@ class SingleColumnSums {
     return sum;
   }
 
-  template <int L>
-  void add_values(Lanes<T, L>& sum, Doubles<L> values) const {
+  // The values at L positions from this one on; those of a vector of copies at one.
+  template <int L, bool kCopies = false>
+  void add_values(Lanes<T, L>& sum, Doubles<L> values, int64_t position) const {
     if (job_.alpha.is_one) {
       sum.add(values);
+    } else if (kCopies || job_.grouping.weights == nullptr) {
+      sum.add_product(broadcast<L>(job_.factor(position)), values);
     } else {
-      sum.add_product(broadcast<L>(job_.alpha.real), values);
+      sum.add_product(load_vector<Doubles<L>>(job_.grouping.weights + position), values);
     }
   }
 
@@ -105,16 +108,18 @@ class SingleColumnSums {
       wide.clear();
       for (; last - first >= kLanes; first += kLanes) {
         if (permutation == nullptr) {
-          add_values<kLanes>(wide, load<kLanes>(job_.src + first));
+          add_values<kLanes>(wide, load<kLanes>(job_.src + first), first);
         } else {
           Doubles<kLanes> values;
           for (int lane = 0; lane < kLanes; ++lane) values[lane] = to_double(job_.src[permutation[first + lane]]);
-          add_values<kLanes>(wide, values);
+          add_values<kLanes>(wide, values, first);
         }
       }
       fold(sum, wide);
     }
-    for (; first < last; ++first) add_values<kPair>(sum, broadcast<kPair>(to_double(job_.src[job_.grouping.row(first)])));
+    for (; first < last; ++first) {
+      add_values<kPair, true>(sum, broadcast<kPair>(to_double(job_.src[job_.grouping.row(first)])), first);
+    }
   }
 
   void add_rows_to_cell(double* cell, int64_t first, int64_t last) const {
@@ -134,7 +139,9 @@ class SingleColumnSums {
   void add_few_rows(double* cell, int64_t first, int64_t last) const {
     if constexpr (std::is_same_v<T, double>) {
       if (!job_.alpha.is_one) {
-        for (; first < last; ++first) add_value(cell, job_.src[job_.grouping.row(first)], job_.alpha);
+        for (; first < last; ++first) {
+          add_product_to_cell(cell, job_.factor(first), to_double(job_.src[job_.grouping.row(first)]), CellTag<T>{});
+        }
         return;
       }
       CompensatedSum sum{cell[0], cell[1], cell[2], cell[3]};
@@ -146,7 +153,7 @@ class SingleColumnSums {
     } else {
       Doubles<2> both = load_vector<Doubles<2>>(cell);
       for (; first < last; ++first) {
-        const double x = job_.alpha.real * to_double(job_.src[job_.grouping.row(first)]);  // exact in fp64
+        const double x = job_.factor(first) * to_double(job_.src[job_.grouping.row(first)]);  // exact in fp64
         both = both + Doubles<2>{x, -x};
       }
       store_vector(cell, both);

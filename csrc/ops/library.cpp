@@ -2,6 +2,7 @@
 #include <Python.h>
 
 #include "embedding.h"
+#include "embedding_bag.h"
 #include "extremum.h"
 #include "fingerprint.h"
 #include "index_put.h"
@@ -32,6 +33,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kExtremumSchemas);
   define(kEmbeddingSchemas);
   define(kSegmentSchemas);
+  define(kEmbeddingBagSchemas);
   define(kFingerprintSchemas);
   // Test hooks: how by-index problems are solved, process-wide.
   library.def("_set_forced_algorithm(str name) -> ()");

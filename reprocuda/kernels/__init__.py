@@ -6,12 +6,14 @@ each list of them, and those with their default values left out: each that torch
 microsecond, and one passed by its name half a microsecond.
 """
 
+from .bags import EMBEDDING_BAG, SPARSE_EMBEDDING
 from .overwrites import INDEX_COPY, PUT, SCATTER
 from .reductions import INDEX_REDUCE, SCATTER_REDUCE
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 
 __all__ = [
     "EMBEDDING",
+    "EMBEDDING_BAG",
     "INDEX_ADD",
     "INDEX_COPY",
     "INDEX_PUT",
@@ -20,4 +22,5 @@ __all__ = [
     "SCATTER",
     "SCATTER_ADD",
     "SCATTER_REDUCE",
+    "SPARSE_EMBEDDING",
 ]

@@ -34,6 +34,7 @@ TORCH = SimpleNamespace(
     take_along_dim=torch.take_along_dim,
     take=torch.take,
     repeat_interleave=torch.repeat_interleave,
+    embedding_bag=torch.nn.functional.embedding_bag,
     scatter=torch.scatter,
     scatter_=torch.Tensor.scatter_,
     index_copy=torch.index_copy,

@@ -13,6 +13,7 @@ torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation_f
 
 NAMES = {
     "index_add", "index_put", "scatter_add", "gather", "index_select", "take_along_dim", "nn.functional.embedding",
+    "nn.functional.embedding_bag",
     "__getitem__", "scatter_reduce.sum", "scatter_reduce.mean", "scatter_reduce.prod", "scatter_reduce.amax",
     "scatter_reduce.amin", "index_reduce.mean", "index_reduce.prod", "index_reduce.amax", "index_reduce.amin",
     "scatter", "index_copy", "index_fill", "put", "take", "repeat_interleave",
