@@ -34,6 +34,7 @@ if not is_run():  # which only starts another interpreter: half of its time woul
         scatter_add_,
         scatter_reduce,
         scatter_reduce_,
+        segment_reduce,
         segment_sum,
     )
     from .modes import Reproducible, deterministic, reproducible
@@ -106,6 +107,7 @@ __all__ = [
     "scatter_reduce_",
     "seed_everything",
     "seed_worker",
+    "segment_reduce",
     "segment_sum",
     "set_rng_state",
     "status",

@@ -169,6 +169,14 @@ _OPERATORS = (
         notes="where input is broadcast, torch sums that gradient; reprocuda.take_along_dim sums it exactly",
     ),
     Operator("index", ("torch.Tensor.__getitem__",), kernels.INDEX_PUT, part="backward", dtypes=DIFFERENTIABLE),
+    Operator(
+        "segment_reduce",
+        ("torch.segment_reduce",),
+        kernels.SEGMENT_REDUCE,
+        dtypes=FLOATING,
+        notes="on the CPU; a mean with an initial value other than 0 is rounded to float64 first; torch has no second "
+        "derivative",
+    ),
     Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
     *_torch_scatter("exact", EVERY, "scatter_sum", "scatter_add", "segment_sum_coo", "segment_add_coo"),
     *_torch_scatter("exact", EVERY, "segment_sum_csr", "segment_add_csr"),

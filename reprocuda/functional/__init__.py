@@ -3,6 +3,7 @@
 from .bags import embedding_bag
 from .overwrites import index_copy, index_copy_, index_fill, index_fill_, put, put_, scatter, scatter_
 from .reductions import index_reduce, index_reduce_, scatter_reduce, scatter_reduce_
+from .segments import segment_reduce
 from .sums import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "scatter_add_",
     "scatter_reduce",
     "scatter_reduce_",
+    "segment_reduce",
     "segment_sum",
 ]

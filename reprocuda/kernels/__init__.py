@@ -9,6 +9,7 @@ microsecond, and one passed by its name half a microsecond.
 from .bags import EMBEDDING_BAG, SPARSE_EMBEDDING
 from .overwrites import INDEX_COPY, PUT, SCATTER
 from .reductions import INDEX_REDUCE, SCATTER_REDUCE
+from .segments import SEGMENT_REDUCE
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "SCATTER",
     "SCATTER_ADD",
     "SCATTER_REDUCE",
+    "SEGMENT_REDUCE",
     "SPARSE_EMBEDDING",
 ]

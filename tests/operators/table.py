@@ -44,6 +44,7 @@ TORCH = SimpleNamespace(
     put_=lambda x, index, source, accumulate=False: x.put_(index, source, accumulate=accumulate),
     index=lambda tensor, indices: tensor[tuple(indices)],
     embedding=lambda i, w: w[i] if w.is_complex() else torch.nn.functional.embedding(i, w),
+    segment_reduce=torch.segment_reduce,
     segment_sum=lambda src, offsets: torch.stack(
         [src[a:b].sum(0) for a, b in zip(offsets.tolist(), offsets.tolist()[1:], strict=False)]
     ),

@@ -17,6 +17,7 @@ NAMES = {
     "__getitem__", "scatter_reduce.sum", "scatter_reduce.mean", "scatter_reduce.prod", "scatter_reduce.amax",
     "scatter_reduce.amin", "index_reduce.mean", "index_reduce.prod", "index_reduce.amax", "index_reduce.amin",
     "scatter", "index_copy", "index_fill", "put", "take", "repeat_interleave",
+    "_segment_reduce.lengths", "_segment_reduce.offsets",
 }  # fmt: skip
 
 

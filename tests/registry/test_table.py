@@ -25,6 +25,7 @@ FORWARD = {
     "scatter_reduce": lambda ns, x, src: ns.scatter_reduce(x, 0, SPELLED_OUT, src, "amax"),
     "index_reduce": lambda ns, x, src: ns.index_reduce(x, 0, INDEX, src, "amax"),
     "embedding_bag": lambda ns, x, src: ns.embedding_bag(PLACES, x, mode="sum"),
+    "segment_reduce": lambda ns, x, src: ns.segment_reduce(src, "sum", lengths=torch.tensor([2, 1])),
     "segment_sum": lambda ns, x, src: ns.segment_sum(src, torch.tensor([0, 2, 3])),
 }
 # What it reads of x; the sum is the gradient.
