@@ -6,6 +6,8 @@ index_put, which overwrites as well as it adds, is in sums.py.
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import Tensor
 
@@ -218,6 +220,11 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
         return judge_in_place("index_copy_", reason, native_, input, dim, index, source, overwrites=True)
 
 
+def _named(function: str, error: IndexError) -> IndexError:
+    """`error` of index_put, which does the work, in the name of the function that was called."""
+    return IndexError(re.sub(r"^(index_)?put_?\(\)", f"{function}()", str(error)))
+
+
 def _fills_by_points(input: Tensor, value: Tensor | Number) -> bool:
     """Whether the value's gradient, a sum over all that it was written to, may be asked for."""
     return isinstance(value, Tensor) and value.dim() == 0 and value.dtype == input.dtype and input.dim() > 0
@@ -249,7 +256,10 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     """
     if not _fills_by_points(input, value) or index.dtype != torch.int64 or index.dim() > 1:
         return torch.index_fill(input, dim, index, value)
-    return index_put(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
+    try:
+        return index_put(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
+    except IndexError as error:
+        raise _named("index_fill", error) from None
 
 
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
@@ -265,7 +275,10 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
     """
     if not _fills_by_points(input, value) or index.dtype != torch.int64 or index.dim() > 1:
         return input.index_fill_(dim, index, value)
-    return index_put_(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
+    try:
+        return index_put_(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
+    except IndexError as error:
+        raise _named("index_fill_", error) from None
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -299,7 +312,10 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         return judge(
             "put", ValueError("put(): the arguments do not match"), torch.put, input, index, source, accumulate
         )
-    flat = index_put(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+    try:
+        flat = index_put(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+    except IndexError as error:
+        raise _named("put", error) from None
     return flat.reshape(input.shape)
 
 
@@ -320,9 +336,15 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
     if plain and torch._debug_has_internal_overlap(input) == 1:
         return input.put_(index, source, accumulate)  # which raises
     if plain and input.is_contiguous():
-        index_put_(input.view(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+        try:
+            index_put_(input.view(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+        except IndexError as error:
+            raise _named("put_", error) from None
         return input
-    return replace_with(input, put(input, index, source, accumulate))
+    try:
+        return replace_with(input, put(input, index, source, accumulate))
+    except IndexError as error:
+        raise _named("put_", error) from None
 
 
 def _put_is_irregular(input: Tensor, index: Tensor, source: Tensor) -> bool:

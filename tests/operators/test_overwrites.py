@@ -315,6 +315,21 @@ ERRORS = [
 ]
 
 
+@pytest.mark.parametrize(
+    "name, call",
+    [
+        ("put", lambda i: reprocuda.put(torch.zeros(3), i, torch.ones(2))),
+        ("put_", lambda i: reprocuda.put_(torch.zeros(3), i, torch.ones(2))),
+        ("put_", lambda i: reprocuda.put_(torch.zeros(3, 2).t(), i * 9, torch.ones(2))),
+        ("index_fill", lambda i: reprocuda.index_fill(torch.zeros(3), 0, i, torch.tensor(1.0))),
+        ("index_fill_", lambda i: reprocuda.index_fill_(torch.zeros(3), 0, i, torch.tensor(1.0))),
+    ],
+)
+def test_an_index_out_of_range_is_reported_by_the_function_that_was_called(name, call):
+    with pytest.raises(IndexError, match=rf"^{name}\(\): index \d+ is out of bounds .* at position 1"):
+        call(torch.tensor([0, 5]))
+
+
 @pytest.mark.parametrize("number", range(len(ERRORS)))
 def test_an_index_out_of_range_is_torchs_class_of_error(number):
     call, error, bad = ERRORS[number]
