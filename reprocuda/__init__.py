@@ -16,7 +16,11 @@ if not is_run():  # which only starts another interpreter: half of its time woul
     from .data import seed_worker
     from .flags import ReproducibilityWarning
     from .functional import (
+        bincount,
         embedding_bag,
+        histc,
+        histogram,
+        histogramdd,
         index_add,
         index_add_,
         index_copy,
@@ -66,6 +70,7 @@ __all__ = [
     "SegmentPlan",
     "Status",
     "audit",
+    "bincount",
     "build_info",
     "check_indices",
     "checkpoint",
@@ -80,6 +85,9 @@ __all__ = [
     "enabled",
     "fork_rng",
     "gather",
+    "histc",
+    "histogram",
+    "histogramdd",
     "index",
     "index_add",
     "index_add_",

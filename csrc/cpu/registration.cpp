@@ -4,6 +4,7 @@
 #include "../ops/extremum.h"
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
+#include "../ops/histogram.h"
 #include "../ops/index_put.h"
 #include "../ops/overwrite.h"
 #include "../ops/reduce.h"
@@ -13,6 +14,7 @@
 #include "bags.h"
 #include "extremum.h"
 #include "fingerprint.h"
+#include "histogram.h"
 #include "linearize.h"
 #include "overwrite.h"
 #include "parallel.h"
@@ -115,6 +117,29 @@ struct CpuBackend {
     cpu::row_products(problem);
   }
 
+  static void histogram(Dtype dtype, const std::string& search, const Tensor& points, const std::vector<Tensor>& edges,
+                        int64_t num_bins, const Tensor& out, bool counts) {
+    std::vector<const void*> data;
+    std::vector<int64_t> num_edges;
+    for (const Tensor& edge : edges) {
+      data.push_back(edge.const_data_ptr());
+      num_edges.push_back(edge.numel());
+    }
+    cpu::Histogram problem;
+    problem.dtype = dtype;
+    problem.search = search == "interpolate" ? cpu::BinSearch::kInterpolate
+                     : search == "nearby"    ? cpu::BinSearch::kInterpolateNearby
+                                             : cpu::BinSearch::kBisect;
+    problem.points = points.const_data_ptr();
+    problem.num_points = points.size(0);
+    problem.num_dims = points.size(1);
+    problem.edges = data.data();
+    problem.num_edges = num_edges.data();
+    problem.num_bins = num_bins;
+    int64_t* const result = static_cast<int64_t*>(out.mutable_data_ptr());
+    counts ? cpu::histogram_counts(problem, result) : cpu::histogram_keys(problem, result);
+  }
+
   // A plan can come from anywhere; a wrong one must not become a wild read.
   static void check_plan(const Tensor* permutation, const Tensor& offsets, int64_t num_rows, const char* op) {
     const int64_t* offset = static_cast<const int64_t*>(offsets.const_data_ptr());
@@ -150,6 +175,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_embedding<CpuBackend>(library);
   register_segment<CpuBackend>(library);
   register_embedding_bag<CpuBackend>(library);
+  register_histogram<CpuBackend>(library);
   register_fingerprint<CpuBackend>(library);
 }
 

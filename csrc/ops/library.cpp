@@ -5,6 +5,7 @@
 #include "embedding_bag.h"
 #include "extremum.h"
 #include "fingerprint.h"
+#include "histogram.h"
 #include "index_put.h"
 #include "overwrite.h"
 #include "reduce.h"
@@ -34,6 +35,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kEmbeddingSchemas);
   define(kSegmentSchemas);
   define(kEmbeddingBagSchemas);
+  define(kHistogramSchemas);
   define(kFingerprintSchemas);
   // Test hooks: how by-index problems are solved, process-wide.
   library.def("_set_forced_algorithm(str name) -> ()");

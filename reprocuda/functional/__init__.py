@@ -1,13 +1,18 @@
 """What writes through an index, called directly by torch's names and arguments: a module a family."""
 
 from .bags import embedding_bag
+from .histograms import bincount, histc, histogram, histogramdd
 from .overwrites import index_copy, index_copy_, index_fill, index_fill_, put, put_, scatter, scatter_
 from .reductions import index_reduce, index_reduce_, scatter_reduce, scatter_reduce_
 from .segments import segment_reduce
 from .sums import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
 
 __all__ = [
+    "bincount",
     "embedding_bag",
+    "histc",
+    "histogram",
+    "histogramdd",
     "index_add",
     "index_add_",
     "index_copy",

@@ -7,14 +7,19 @@ microsecond, and one passed by its name half a microsecond.
 """
 
 from .bags import EMBEDDING_BAG, SPARSE_EMBEDDING
+from .histograms import BINCOUNT, HISTC, HISTOGRAM, HISTOGRAMDD
 from .overwrites import INDEX_COPY, PUT, SCATTER
 from .reductions import INDEX_REDUCE, SCATTER_REDUCE
 from .segments import SEGMENT_REDUCE
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 
 __all__ = [
+    "BINCOUNT",
     "EMBEDDING",
     "EMBEDDING_BAG",
+    "HISTC",
+    "HISTOGRAM",
+    "HISTOGRAMDD",
     "INDEX_ADD",
     "INDEX_COPY",
     "INDEX_PUT",

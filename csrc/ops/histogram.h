@@ -1,0 +1,57 @@
+// Histograms: the bin of every point, and how many points there are in each.
+#pragma once
+
+#include <string>
+
+#include "tensor.h"
+
+namespace reprocuda {
+
+inline constexpr const char* kHistogramSchemas[] = {
+    "histogram_keys(Tensor points, Tensor[] edges, str search) -> Tensor",
+    "histogram_counts(Tensor points, Tensor[] edges, str search) -> Tensor",
+};
+
+// points [num_points, num_dims] and edges [num_dims] vectors of one real floating dtype. Backend::histogram(dtype, search,
+// points, edges, num_bins, keys or nullptr, counts or nullptr) does the work.
+template <class Backend>
+Tensor histogram(const Tensor& points, const std::vector<Tensor>& edges, const std::string& search, bool counts) {
+  constexpr const char* op = "histogram";
+  const auto type = element_type(points.scalar_type());
+  check<std::runtime_error>(type && is_floating_point(type->dtype) && !type->is_complex, op,
+                            "(): points must be real and floating point");
+  check<std::runtime_error>(search == "interpolate" || search == "nearby" || search == "bisect", op,
+                            "(): search must be interpolate, nearby or bisect, not ", search);
+  check<std::runtime_error>(points.dim() == 2 && points.size(1) == static_cast<int64_t>(edges.size()) && !edges.empty(), op,
+                            "(): points must be a matrix with a column for each of ", edges.size(), " dimensions");
+  std::vector<Tensor> dense;
+  int64_t num_bins = 1;
+  for (const Tensor& edge : edges) {
+    check<std::runtime_error>(edge.dim() == 1 && edge.numel() >= 2 && same_dtype(edge, points) && same_device(edge, points), op,
+                              "(): edges must be vectors of at least two elements, of the dtype and device of points");
+    dense.push_back(as_contiguous(edge));
+    num_bins *= edge.numel() - 1;
+  }
+  const Tensor source = as_contiguous(points);
+  Tensor out = new_tensor({counts ? num_bins : points.size(0)}, ScalarType::Long, points);
+  Backend::histogram(type->dtype, search, source, dense, num_bins, out, counts);
+  return out;
+}
+
+template <class Backend>
+Tensor histogram_keys(const Tensor& points, const std::vector<Tensor>& edges, const std::string& search) {
+  return histogram<Backend>(points, edges, search, /*counts=*/false);
+}
+
+template <class Backend>
+Tensor histogram_counts(const Tensor& points, const std::vector<Tensor>& edges, const std::string& search) {
+  return histogram<Backend>(points, edges, search, /*counts=*/true);
+}
+
+template <class Backend>
+void register_histogram(torch::stable::detail::StableLibrary& library) {
+  library.impl("histogram_keys", TORCH_BOX(&histogram_keys<Backend>));
+  library.impl("histogram_counts", TORCH_BOX(&histogram_counts<Backend>));
+}
+
+}  // namespace reprocuda

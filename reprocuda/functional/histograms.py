@@ -1,0 +1,174 @@
+"""Counting by value: bincount, histc, histogram and histogramdd, by torch's names and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .. import histograms as h
+from ..irregular import write_resized
+
+_aten = torch.ops.aten
+Range = Sequence[float] | None
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number occurs, or how much weight it has: torch.bincount.
+
+    Args:
+        input: [n] non-negative integers.
+        weights: [n] of any real dtype.
+        minlength: the least length of the result.
+
+    Returns:
+        [max(input) + 1 or minlength]: int64; with weights float32 for such, else float64.
+
+    Raises:
+        RuntimeError: whatever torch.bincount raises.
+
+    Determinism: exact. It has no derivative, as torch's.
+
+    Cost: one look at `input` for its range, then that of an `index_add` of a column.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.bincount(torch.tensor([0, 2, 2]), torch.tensor([1.0, 0.5, 0.25]))
+        tensor([1.0000, 0.0000, 0.7500])
+    """
+    result = None
+    if weights is not None and not torch.compiler.is_compiling():
+        result = h.weighted_counts(input, weights, minlength)
+    return torch.bincount(input, weights, minlength) if result is None else result
+
+
+def histc(
+    input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None
+) -> Tensor:
+    """How many elements fall into each of some equal bins: torch.histc.
+
+    Args:
+        input: of any real dtype, also integers, which torch takes on CUDA only.
+        bins: how many.
+        min: the lower end; what is outside, and NaN, is not counted.
+        max: the upper end, which the last bin holds too. Both 0: the range of the data. Else equal: the bins lie
+            around that number, one wide altogether, where torch would take the range of the data.
+        out: where to write the result.
+
+    Returns:
+        [bins] counts in the dtype of `input`.
+
+    Raises:
+        RuntimeError: whatever torch.histc raises.
+
+    Determinism: exact on the CPU: bins by torch's arithmetic, counts as integers, rounded once. On CUDA torch's own.
+
+    Cost: one pass; another for the range of the data.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.histc(torch.tensor([0, 1, 1, 3]), bins=4, min=0, max=3)
+        tensor([1, 2, 0, 1])
+    """
+    low, high = (min - 0.5, max + 0.5) if min == max != 0 and input.is_floating_point() else (min, max)
+    result = None if torch.compiler.is_compiling() else h.histc_counts(input, bins, low, high)
+    if result is None:
+        given = {} if out is None else {"out": out}
+        return torch.histc(input, bins, min=min, max=max, **given)
+    return result if out is None else write_resized(out, result)
+
+
+def histogram(
+    input: Tensor,
+    bins: int | Tensor,
+    *,
+    range: Range = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> torch.return_types.histogram:
+    """How many elements, or how much weight, falls into each bin, and the bins' edges: torch.histogram.
+
+    Args:
+        input: float32 or float64.
+        bins: how many equal ones, or their rising edges.
+        range: the ends of equal bins; None: the range of the data.
+        weight: the shape and dtype of `input`.
+        density: divide by the total and by the width of each bin.
+
+    Returns:
+        (hist, bin_edges), as torch.histogram does.
+
+    Raises:
+        RuntimeError, TypeError: whatever torch.histogram raises.
+
+    Determinism: exact; a density is an exact sum, rounded, then divided as torch does. It has no derivative.
+
+    Cost: one pass; with weights that of an `index_add` of a column.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.histogram(torch.tensor([0.5, 1.5, 1.0]), 2, range=(0.0, 2.0)).hist
+        tensor([1., 2.])
+    """
+    edges = [bins] if isinstance(bins, Tensor) else []
+    regular = h.serves(input.reshape(-1), None if weight is None else weight.reshape(-1), edges)
+    regular = regular and (weight is None or weight.shape == input.shape) and not (edges and range is not None)
+    if not regular or torch.compiler.is_compiling():
+        given = {} if range is None else {"range": tuple(range)}
+        return torch.histogram(input, bins, weight=weight, density=density, **given)
+    points = input.detach().reshape(-1, 1)
+    search = "bisect" if edges else "nearby"
+    if not edges:
+        edges = _aten._histogramdd_bin_edges(points, [bins], range=range)
+    hist = h.fill(points, edges, search, None if weight is None else weight.detach().reshape(-1), density)
+    return torch.return_types.histogram((hist, edges[0]))
+
+
+def histogramdd(
+    input: Tensor,  # [num_points, num_dims]
+    bins: int | Sequence[int] | Sequence[Tensor],
+    *,
+    range: Range = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> torch.return_types.histogramdd:
+    """How many points, or how much weight, falls into each bin of several dimensions: torch.histogramdd.
+
+    Args:
+        input: [..., num_dims], float32 or float64.
+        bins: how many in each dimension (one number: in all), or their rising edges.
+        range: the ends in every dimension, 2 * num_dims numbers; None: those of the data.
+        weight: the shape of `input` without its last dimension.
+        density: divide by the total and by the volume of each bin.
+
+    Returns:
+        (hist, bin_edges), as torch.histogramdd does.
+
+    Raises:
+        RuntimeError, TypeError: whatever torch.histogramdd raises.
+
+    Determinism: exact, as `histogram`.
+
+    Cost: one pass; with weights that of an `index_add` of a column.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.histogramdd(torch.tensor([[0.0, 1.0], [1.0, 1.0]]), [2, 1], range=[0.0, 1.0, 0.0, 1.0]).hist
+        tensor([[1.],
+                [1.]])
+    """
+    by_edges = isinstance(bins, (list, tuple)) and bins and isinstance(bins[0], Tensor)
+    regular = input.dim() >= 2 and h.serves(input, None, bins if by_edges else ())
+    regular = regular and (weight is None or (weight.shape == input.shape[:-1] and weight.dtype == input.dtype))
+    regular = regular and not (by_edges and (range is not None or len(bins) != input.shape[-1]))
+    if not regular or torch.compiler.is_compiling():
+        return torch.histogramdd(input, bins, range=range, weight=weight, density=density)
+    points = input.detach().reshape(-1, input.shape[-1])
+    if by_edges:
+        edges, search = list(bins), "bisect"
+    else:
+        each = [bins] * points.shape[1] if isinstance(bins, int) else list(bins)
+        edges, search = _aten._histogramdd_bin_edges(points, each, range=range), "nearby"
+    hist = h.fill(points, edges, search, None if weight is None else weight.detach().reshape(-1), density)
+    return torch.return_types.histogramdd((hist, tuple(edges)))

@@ -1,0 +1,174 @@
+"""bincount, histc, histogram, histogramdd: the bins torch's own, the sums against fractions, the counts whole."""
+
+import pytest
+import torch
+
+import reprocuda
+from tests import oracle
+from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
+from tests.operators.test_reductions import KINDS, make
+
+pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
+NAN = float("nan")
+
+
+def both(name, *args, **options):
+    """The counts by our function, and the same by torch's name under enable()."""
+    results = []
+    for namespace, ops in ((reprocuda, []), (torch, None)):
+        with reprocuda.enabled(ops=ops):
+            result = getattr(namespace, name)(*args, **options)
+        results.append(result if isinstance(result, torch.Tensor) else result.hist)
+    assert_same_bits(*results, "the function and the replaced operator")
+    return results[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_weighted_counts_are_exact(name, kind):
+    generator = torch.Generator().manual_seed(5)
+    index = torch.randint(0, 11, (300,), generator=generator)
+    weights = make(kind, (300,), DTYPES[name], generator)
+    want = oracle.exact_segment_sums(to_numpy_bits(weights), index.numpy(), 14, name)
+    for order in (slice(None), torch.randperm(300, generator=generator)):
+        got = both("bincount", index[order], weights[order], 14)
+        assert_same_bits(got, from_numpy_bits(want, DTYPES[name]), kind)
+
+
+def test_counts_and_weights_of_every_kind():
+    column = torch.stack([torch.arange(6) % 3, torch.zeros(6).long()], 1)[:, 0]
+    assert both("bincount", column).tolist() == [2, 2, 2]
+    assert both("bincount", torch.zeros(0).long(), torch.zeros(0), 3).tolist() == [0, 0, 0]
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        got = both("bincount", torch.tensor([1, 1], dtype=dtype), torch.tensor([0.5, 0.25]))
+        assert got.dtype == torch.float32 and got.tolist() == [0, 0.75]
+    for weights in (torch.tensor([2, 3]), torch.tensor([2.0, 3.0]).half(), torch.tensor([True, True])):
+        got = both("bincount", torch.tensor([1, 1]), weights)
+        assert got.dtype == torch.float64 and got[1] == weights.double().sum()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_wrong_arguments(replaced):
+    ns = torch if replaced else reprocuda
+    with reprocuda.enabled(ops=None if replaced else []):
+        for call in (
+            lambda: ns.bincount(torch.tensor([-1, 2]), torch.ones(2)),
+            lambda: ns.bincount(torch.tensor([1, 2]), torch.ones(3)),
+            lambda: ns.bincount(torch.ones(2, 2).long(), torch.ones(2, 2)),
+            lambda: ns.bincount(torch.tensor([1.0]), torch.ones(1)),
+            lambda: ns.bincount(torch.tensor([1]), torch.ones(1), -1),
+            lambda: ns.histc(torch.ones(2), 0),
+            lambda: ns.histc(torch.ones(2), 3, 2, 1),
+            lambda: ns.histc(torch.tensor([float("inf"), 0.0])),
+            lambda: ns.histogram(torch.ones(2), 0),
+            lambda: ns.histogram(torch.ones(2), 2, weight=torch.ones(3)),
+            lambda: ns.histogram(torch.ones(2), torch.ones(3).double()),
+            lambda: ns.histogramdd(torch.ones(2, 2), [1, 2, 3]),
+        ):
+            with pytest.raises((RuntimeError, TypeError, ValueError)):
+                call()
+
+
+POINTS = {
+    "normal": lambda generator: torch.randn(4000, generator=generator, dtype=torch.float64),
+    "on edges": lambda generator: torch.randint(-6, 7, (4000,), generator=generator) / 4,
+    "beside edges": lambda generator: torch.randint(-6, 7, (4000,), generator=generator) / 3 * (1 + 2**-24),
+    "odd": lambda generator: torch.tensor([NAN, 0.0, -0.0, 1e-310, -5, 2, 1.5, -1.5]),
+}
+
+
+@pytest.mark.parametrize("points", POINTS)
+@pytest.mark.parametrize("bins", [1, 7, 100])
+def test_bins_are_torchs(points, bins):
+    x = POINTS[points](torch.Generator().manual_seed(0))
+    for dtype in (torch.float32, torch.float64, torch.half, torch.bfloat16):
+        if dtype in (torch.half, torch.bfloat16) and "histc_half" not in SUPPORTED:
+            continue
+        low, high = torch.tensor(-1.5).to(dtype).item(), torch.tensor(1.3).to(dtype).item()
+        values = x.to(dtype)
+        # In pieces: torch counts in the dtype itself, and bfloat16 ends at 256.
+        want = sum(torch.histc(piece, bins, low, high).long() for piece in values.split(200))
+        assert_same_bits(both("histc", values, bins, low, high), want.to(dtype))
+    for dtype in (torch.float32, torch.float64):
+        values = x.to(dtype)
+        for density in (False, True):
+            want = torch.histogram(values, bins, range=(-1.5, 1.3), density=density)
+            got = both("histogram", values, bins, range=(-1.5, 1.3), density=density)
+            torch.testing.assert_close(got, want.hist, rtol=1e-6 if density else 0, atol=0)
+            edges = want.bin_edges
+            got = reprocuda.histogram(values, edges, density=density)
+            assert_same_bits(got.bin_edges, edges)
+            want = torch.histogram(values, edges, density=density).hist
+            torch.testing.assert_close(got.hist, want, rtol=1e-6 if density else 0, atol=0)
+            assert_same_bits(both("histogram", values, edges, density=density), got.hist)
+
+
+def half_works() -> bool:
+    try:
+        torch.histc(torch.ones(1, dtype=torch.half), 1, 0, 1)
+    except RuntimeError:
+        return False
+    return True
+
+
+SUPPORTED = {"histc_half"} if half_works() else set()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_several_dimensions(weighted):
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(500, 3, generator=generator)
+    w = make("wide", (500,), torch.float32, generator) if weighted else None
+    edges = [torch.tensor([-1.0, 0, 0.5, 2]), torch.tensor([-2.0, 2]), torch.tensor([-1.0, 1, 1.5])]
+    bounds = [-1.0, 1, -2, 2, -1, 1]
+    for bins, options in ((edges, {}), ([3, 2, 4], {"range": bounds}), (2, {"range": bounds}), ([2, 2, 2], {})):
+        got = both("histogramdd", x, bins, weight=w, **options)
+        counted = torch.histogramdd(x.double(), _double(bins), weight=None if w is None else w.double(), **options).hist
+        torch.testing.assert_close(got, counted.float(), rtol=1e-5, atol=1e-5)
+
+
+def _double(bins):
+    return [edge.double() for edge in bins] if isinstance(bins, list) and isinstance(bins[0], torch.Tensor) else bins
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_weighted_histograms_are_exact_in_any_order_with_any_threads(name):
+    generator = torch.Generator().manual_seed(6)
+    for kind in KINDS:
+        x = torch.rand(40_000, generator=generator).to(DTYPES[name])
+        w = make(kind, (40_000,), DTYPES[name], generator)
+        edges = torch.linspace(0, 0.9, 10, dtype=DTYPES[name])
+        keys = torch.bucketize(x, edges, right=True) - 1
+        kept = keys < 9
+        want = oracle.exact_segment_sums(to_numpy_bits(w[kept]), keys[kept].numpy(), 9, name)
+        order = torch.randperm(40_000, generator=generator)
+        for count in (1, 2):
+            with threads(count):
+                got = both("histogram", x[order], edges, weight=w[order])
+                assert_same_bits(got, from_numpy_bits(want, DTYPES[name]), f"{kind} {count}")
+
+
+def test_more_than_a_float_can_count():
+    many = 2**24 + 3
+    assert both("histc", torch.zeros(many), 2, 0, 1).tolist() == [float(torch.tensor(many).float()), 0]
+    assert both("histogram", torch.zeros(2 * many), 2, range=(0.0, 1.0))[0] == float(2 * many)
+
+
+def test_integers_nan_and_the_right_edge():
+    assert both("histc", torch.tensor([0, 1, 1, 3]), 4, 0, 3).tolist() == [1, 2, 0, 1]
+    assert both("histc", torch.tensor([0.0, 1, 1, 3]), 4, 0, 3).tolist() == [1, 2, 0, 1]
+    assert both("histc", torch.tensor([NAN, 0, 0.5, 1, 2, -1]), 2, 0, 1).tolist() == [1, 2]
+    assert both("histc", torch.tensor([1.0, 2, 3]), 2).tolist() == [1, 2]
+
+
+def test_equal_ends_of_a_range_count_what_is_there():
+    x = torch.tensor([1.0, 2, 3, 3, 4, 5, 6, 7, 8])
+    assert reprocuda.histc(x, 5, 7, 7).sum() == 1
+
+
+def test_histc_writes_into_out():
+    out = torch.zeros(2)
+    for ns, ops in ((reprocuda, []), (torch, None)):
+        with reprocuda.enabled(ops=ops):
+            ns.histc(torch.tensor([0.0, 0.2, 1.0]), 2, 0, 1, out=out.zero_())
+        assert out.tolist() == [2, 1]
