@@ -82,7 +82,7 @@ def table() -> dict[str, tuple[Entry, ...]]:
 
     for operator in registry.values():
         summed = "its gradient depends" if operator.part == "backward" else "its result depends"
-        for name in operator.replaces if operator.overrides else ():
+        for name in operator.replaces if operator.overrides and "cuda" in operator.devices else ():
             add(name, Entry(COVERED, f"on CUDA {summed} on the order in which threads write"))
     for status, items in zip((NATIVE, RAISES), torch_lists(), strict=True):
         for item in items:
@@ -104,6 +104,8 @@ def _holds(call: ast.Call, name: str, entry: Entry) -> bool:
         value = _DEFAULTS.get(argument) if given is None else constant(given, default=wanted)
         if str(value) != wanted:
             return False
+    if name.endswith(".bincount") and not has_unpacked(call):  # without weights it counts integers
+        return keyword(call, "weights", 0 if name.startswith("torch.Tensor.") else 1) is not None
     return _special(call, name.rpartition(".")[2], entry)
 
 

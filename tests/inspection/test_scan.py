@@ -82,8 +82,9 @@ def test_each_operator_has_its_status(tmp_path):
     }
 
 
-def test_all_that_the_registry_replaces_is_in_the_table():
-    names = {name for operator in registry.values() if operator.overrides for name in operator.replaces}
+def test_all_that_the_registry_replaces_on_cuda_is_in_the_table():
+    there = [operator for operator in registry.values() if operator.overrides and "cuda" in operator.devices]
+    names = {name for operator in there for name in operator.replaces}
     assert names <= operators.table().keys()
 
 
