@@ -119,6 +119,12 @@ PARTS = {
         ops.gather_segment_sum, real(4, 2, grad=False), INDEX, BAGS, real(3, grad=False).double(), False,
     ),
     "gather_segment_max": lambda: (ops.gather_segment_max, real(4, 2, grad=False), INDEX, BAGS),
+    **{
+        name: lambda name=name: (
+            getattr(ops, name), real(5, 2, grad=False), [torch.linspace(-1, 1, 4), torch.linspace(0, 1, 3)], "bisect",
+        )
+        for name in ("histogram_keys", "histogram_counts")
+    },
     "gather_row_products": lambda: (
         ops.gather_row_products, real(4, 2, grad=False), INDEX, real(3, 2, grad=False), INDEX, 0,
     ),
