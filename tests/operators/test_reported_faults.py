@@ -139,10 +139,11 @@ def test_max_norm_scales_the_rows_read_once_and_in_place():
     assert leaf.grad.tolist() == [[2, 2]]
 
 
-def test_sparse_gradients_add_nothing_up():
+def test_sparse_gradients_are_added_up():
     w = torch.zeros(4, 2, requires_grad=True)
     reprocuda.embedding(torch.tensor([1, 1, 0]), w, sparse=True).sum().backward()
-    assert w.grad.is_sparse and w.grad._nnz() == 3
+    assert w.grad.is_sparse and w.grad._nnz() == 2
+    assert w.grad.to_dense().tolist() == [[1, 1], [2, 2], [0, 0], [0, 0]]
 
 
 def test_none_leaves_a_dimension_whole(ns):
