@@ -146,8 +146,7 @@ struct ElementKeys {
     }
     const int64_t target = index[position];
     if (target < 0 || target >= dim_size) report_out_of_range(e / scalars, target, dim_size);
-    const int64_t place = output + target * target_stride;
-    return {source, place, place};
+    return {source, output + target * target_stride, -1};
   }
 
   __device__ int64_t source(int64_t e) const {
@@ -161,8 +160,7 @@ struct ElementKeys {
     return offset;
   }
 
-  // Every output is counted for itself.
-  __device__ int64_t target_of(int64_t f) const { return f; }
+  __device__ int64_t target_of(int64_t) const { return 0; }
 };
 
 inline RowKeys make_keys(const Accumulation& problem) {

@@ -1,1 +1,0 @@
-#include "cuda/multiply_segments.cu"
