@@ -12,7 +12,8 @@ def operator(name: str) -> str:
     plain = name.removeprefix("aten::")
     ours = replacing(plain)
     if ours is not None:
-        return f"reprocuda.enable() covers it: {ours.name} then gives the exact sum, rounded once, in every run"
+        where = "" if "cuda" in ours.devices else " on the CPU"
+        return f"reprocuda.enable() covers it{where}: {ours.name} then gives the exact sum, rounded once, in every run"
     if not name.startswith("aten::"):
         return (
             "an operator of your own or of a library, and no deterministic form of it is known: make its sums "

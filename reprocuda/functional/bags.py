@@ -47,7 +47,7 @@ def embedding_bag(
         norm_type: which norm.
         scale_grad_by_freq: divide a row's gradient by how often it was read, exactly and with one rounding.
         mode: "sum", "mean" or "max".
-        sparse: the gradient of `weight` is a sparse tensor, coalesced; not for "max".
+        sparse: the gradient of `weight` is a sparse tensor, coalesced; not for "max", nor in compiled code.
         per_sample_weights: the dtype of `weight`; what each row is multiplied by, exactly. Only for "sum".
         include_last_offset: `offsets` ends with the number of indices.
         padding_idx: a row that is left out of every bag and gets no gradient; negative: counted from the end.
@@ -96,6 +96,8 @@ def embedding_bag(
         with torch.no_grad():
             torch.embedding_renorm_(weight.detach(), indices.contiguous(), max_norm, norm_type)
     if autograd.needs_operators("embedding_bag"):
+        if sparse and weight.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError("embedding_bag(): sparse must be False in compiled code, which has no sparse gradients")
         values, _ = ops.embedding_bag(
             weight, indices, offsets, scale_grad_by_freq, MODES[mode], factors, include_last_offset, padding
         )

@@ -60,9 +60,9 @@ def scatter_std(
     deviation = src - reading.gather(mean, dim, where)
     squares = scatter_sum(deviation * deviation, where, dim, out, size)
     divisor = counts(index, src, dim, size).sub_(1 if unbiased else 0).clamp_(min=1).to(torch.float64)
-    if out is None:
-        return (squares / divisor.to(src.dtype)).sqrt()
-    return out.div_(divisor.to(src.dtype)).sqrt_()
+    # In float64: the dtype of src may not hold the number of elements.
+    variance = (squares.to(torch.float64) / divisor).to(src.dtype)
+    return variance.sqrt() if out is None else out.copy_(variance.sqrt())
 
 
 def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | None = None) -> Tensor:

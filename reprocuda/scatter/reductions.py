@@ -116,7 +116,10 @@ def scatter_mean(
     check_out(op, out, src, dim)
     functional.scatter_add_(out, dim, index, src)
     count = counts(given, src, dim, out.shape[dim]).clamp_(min=1)
-    return out.div_(count.to(out.dtype), rounding_mode=None if out.is_floating_point() else "floor")
+    # In a type that holds the count: the dtype of `out` may not.
+    if out.is_floating_point():
+        return out.copy_(out.to(torch.float64) / count)
+    return out.copy_(torch.div(out.to(torch.int64), count, rounding_mode="floor"))
 
 
 def counts(index: Tensor, src: Tensor, dim: int, size: int) -> Tensor:

@@ -303,3 +303,13 @@ def test_compiled_code_gets_the_same_bits(mode, weights):
 
     for one, other in zip(run(torch.compile(call, backend="aot_eager", fullgraph=True)), run(call), strict=True):
         assert_same_bits(one, other, mode)
+
+
+def test_compiled_code_refuses_a_sparse_gradient():
+    table = torch.ones(3, 2, requires_grad=True)
+    call = torch.compile(
+        lambda table: reprocuda.embedding_bag(torch.tensor([0, 1]), table, torch.tensor([0]), sparse=True),
+        backend="aot_eager",
+    )
+    with pytest.raises(RuntimeError, match="sparse must be False in compiled code"):
+        call(table)

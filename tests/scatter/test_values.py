@@ -210,6 +210,21 @@ def test_bools_and_integers():
     assert scatter_sum(torch.tensor([100, 100], dtype=torch.int8), torch.tensor([0, 0])).tolist() == [-56]
 
 
+def test_a_count_that_the_dtype_does_not_hold():
+    """The number of elements is never rounded to, and never wraps in, the dtype of the result."""
+    index = torch.zeros(70_000, dtype=torch.long)
+    mean = scatter_mean(torch.ones(70_000, dtype=torch.half) * 2**-12, index, out=torch.zeros(1, dtype=torch.half))
+    assert mean.item() == torch.tensor(70_000 * 2**-12).half().div(70_000.0, rounding_mode=None).item()
+    assert scatter_mean(torch.ones(257).bfloat16(), index[:257], out=torch.full((1,), 1.0).bfloat16()).item() == 1.0
+    few = torch.zeros(200, dtype=torch.int8)
+    few[:5] = 20
+    assert scatter_mean(few, index[:200], out=torch.tensor([101], dtype=torch.int8)).item() == -1  # -55 / 200
+    swinging = torch.tensor([1.0, -1.0], dtype=torch.half).repeat(35_000) * 2**-6
+    deviation = scatter_std(swinging, index, unbiased=False)
+    assert deviation.item() == 2**-6
+    assert scatter_std(swinging, index, out=torch.zeros(1, dtype=torch.half), unbiased=False).item() == 2**-6
+
+
 def test_out():
     """Added to, multiplied, competing; pointers overwrite it."""
     src, index = torch.tensor([1.0, 2, 4, 6]), torch.tensor([0, 0, 2, 2])
