@@ -24,7 +24,7 @@ def by_dim(indices: list[Tensor], dims: list[int]) -> list[Tensor | None]:
 
 
 _READERS = {
-    "index_select(Tensor self, int dim, Tensor index) -> Tensor": torch.index_select,
+    "index_select(Tensor self, int dim, Tensor index) -> Tensor": torch.Tensor.index_select,
     "gather(Tensor self, int dim, Tensor index) -> Tensor": lambda self, dim, index: torch.gather(
         self, dim, index.long()
     ),

@@ -111,7 +111,7 @@ class RowRoute(Route):
             check_range(op, where[0], 0, base.shape[self.dim] if base.dim() else 1)
 
     def take(self, values: Tensor, where: Where) -> Tensor:
-        return torch.index_select(values, self.dim, *where)
+        return values.index_select(self.dim, *where)  # torch_geometric replaces the function, and refuses numbers in it
 
     def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
         return taken.reshape(shape)
@@ -254,7 +254,7 @@ class PlanRoute(Route):
         ops.index_add_planned_(base, self.dim, plan.permutation, plan.offsets, src, *split_alpha(alpha, base.dtype))
 
     def take(self, values: Tensor, where: Where) -> Tensor:
-        return torch.index_select(values, self.dim, self.plan.targets)
+        return values.index_select(self.dim, self.plan.targets)
 
     def spread(self, grad: Tensor, shape: torch.Size, where: Where) -> Tensor:
         if self.dim == 0 and grad.dim():

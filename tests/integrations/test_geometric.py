@@ -6,26 +6,43 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch_geometric import utils
-from torch_geometric.nn import (
-    GATConv,
-    GCNConv,
-    GINConv,
-    PointNetConv,
-    SAGEConv,
-    aggr,
-    global_max_pool,
-    global_mean_pool,
-)
 
 import reprocuda
+from tests.integrations.replaced import Replaced
 from tests.operators.bits import assert_same_bits, threads
+
+replaced = Replaced(torch)
+with replaced:
+    from torch_geometric import utils
+    from torch_geometric.nn import (
+        GATConv,
+        GCNConv,
+        GINConv,
+        PointNetConv,
+        SAGEConv,
+        aggr,
+        global_max_pool,
+        global_mean_pool,
+    )
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 NODES, EDGES, FEATURES, GRAPHS, STEPS = 200, 4000, 8, 5, 10
+
+
+@pytest.fixture(autouse=True)
+def as_torch_geometric_has_it(monkeypatch):
+    for name, value in replaced.values.items():
+        monkeypatch.setattr(torch, name, value)
+
+
+def test_a_number_can_still_be_read():
+    """torch_geometric's torch.index_select takes no tensor without dimensions."""
+    x = torch.tensor(3.0, requires_grad=True)
+    reprocuda.index_select(x, 0, torch.tensor([0])).backward()
+    assert "index_select" in replaced.values and x.grad.item() == 1
 
 
 class Convolutions(torch.nn.Module):
