@@ -87,9 +87,8 @@ _OPERATORS = (
         "scatter",
         ("torch.scatter", "torch.Tensor.scatter", "torch.Tensor.scatter_"),
         kernels.SCATTER,
-        notes="the last in source order stands; reduce='add' is scatter_add, reduce='multiply' scatter_reduce (torch's "
-        "on CUDA); one number for all has no order and is torch's; torch's gradient goes to every duplicate, ours to "
-        "the last",
+        notes="the last in source order stands; reduce='add' is scatter_add, reduce='multiply' scatter_reduce; "
+        "one number for all has no order and is torch's; torch's gradient goes to every duplicate, ours to the last",
     ),
     Operator(
         "index_copy",
@@ -122,14 +121,13 @@ _OPERATORS = (
         ("torch.scatter_reduce", "torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"),
         kernels.SCATTER_REDUCE,
         dtypes=REAL + BOOL,
-        notes="on the CPU. torch's forward derivative of prod is 0, reprocuda.scatter_reduce has it",
+        notes="torch's forward derivative of prod is 0, reprocuda.scatter_reduce has it",
     ),
     Operator(
         "index_reduce",
         ("torch.index_reduce", "torch.Tensor.index_reduce", "torch.Tensor.index_reduce_"),
         kernels.INDEX_REDUCE,
         dtypes=REAL + BOOL,
-        notes="on the CPU",
     ),
     Operator(
         "embedding",
@@ -209,9 +207,9 @@ _OPERATORS = (
     *_torch_scatter("exact", EVERY, "scatter_sum", "scatter_add", "segment_sum_coo", "segment_add_coo"),
     *_torch_scatter("exact", EVERY, "segment_sum_csr", "segment_add_csr"),
     *_torch_scatter("exact", EVERY, "gather_coo", "gather_csr", part="backward"),
-    *_torch_scatter("exact", REAL + BOOL, "scatter_mul", on=("cpu",)),
-    *_torch_scatter("exact", REAL, "scatter_mean", "segment_mean_coo", on=("cpu",), notes="with out, rounded twice"),
-    *_torch_scatter("exact", REAL, "segment_mean_csr", on=("cpu",)),
+    *_torch_scatter("exact", REAL + BOOL, "scatter_mul"),
+    *_torch_scatter("exact", REAL, "scatter_mean", "segment_mean_coo", notes="with out, rounded twice"),
+    *_torch_scatter("exact", REAL, "segment_mean_csr"),
     *_torch_scatter(
         "exact",
         REAL + BOOL,
@@ -219,8 +217,8 @@ _OPERATORS = (
         on=("cpu",),
         notes="of equal elements the first",
     ),
-    *_torch_scatter("exact", EVERY, "scatter", "segment_coo", "segment_csr", notes="on CUDA, the sum only"),
-    *_torch_scatter("fixed order", FLOATING, "scatter_std", on=("cpu",), notes=_STEPS),
+    *_torch_scatter("exact", EVERY, "scatter", "segment_coo", "segment_csr", notes="on CUDA, no min and max"),
+    *_torch_scatter("fixed order", FLOATING, "scatter_std", notes=_STEPS),
     *_torch_scatter(
         "per device",
         FLOATING,

@@ -7,6 +7,7 @@ compared.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -202,6 +203,69 @@ def exact_segment_sums(
             results[output] = _round_ratio(totals[output], int(divisors[output]), int(lowest[output]), form)
         else:
             results[output] = form.sign if all_negative_zero[output] else 0
+    return results
+
+
+def exact_reduction(values: list[float], reduce: str, dtype: str) -> int:
+    """The bits of the reduction of some numbers, of which there is at least one: sum, mean, prod, amax or amin.
+
+    What fractions do not hold goes by the contract's rules.
+    """
+    form = FORMATS[dtype]
+    if any(map(math.isnan, values)):
+        return form.nan
+    if reduce in ("amax", "amin"):
+        chosen = (max if reduce == "amax" else min)(values, key=lambda value: (value, math.copysign(1, value)))
+        sign = form.sign if math.copysign(1, chosen) < 0 else 0
+        if math.isinf(chosen):
+            return form.infinity | sign
+        return round_fraction(Fraction(chosen), dtype) if chosen else sign
+    infinite = [value for value in values if math.isinf(value)]
+    if reduce == "prod":
+        sign = form.sign if sum(math.copysign(1, value) < 0 for value in values) % 2 else 0
+        if 0 in values:
+            return form.nan if infinite else sign
+        return form.infinity | sign if infinite else round_fraction(_product(list(map(Fraction, values))), dtype)
+    if infinite:
+        return form.nan if len(set(infinite)) == 2 else form.infinity | (form.sign if infinite[0] < 0 else 0)
+    total = sum(map(Fraction, values))
+    if total == 0:
+        return form.sign if all(math.copysign(1, value) < 0 for value in values) else 0
+    return round_fraction(total / (len(values) if reduce == "mean" else 1), dtype)
+
+
+def _product(factors: list[Fraction]) -> Fraction:
+    """By halves: products of numbers of like sizes are fast."""
+    while len(factors) > 1:
+        factors = [math.prod(factors[i : i + 2]) for i in range(0, len(factors), 2)]
+    return factors[0]
+
+
+def exact_segment_reductions(
+    values, index, num_targets: int, dtype: str, reduce: str, *, initial=None, include_self: bool = True
+) -> np.ndarray:
+    """Any reduction by index; arguments and result as in `exact_segment_sums`.
+
+    Without `include_self`, `initial` is only what an output without contributions keeps.
+    """
+    own = initial if include_self else None
+    target = np.asarray(index, dtype=np.int64)
+    count = np.bincount(target, minlength=num_targets)
+    if reduce in ("sum", "mean"):
+        divisor = np.maximum(count + (own is not None), 1) if reduce == "mean" else None
+        results = exact_segment_sums(values, target, num_targets, dtype, initial=own, divisor=divisor)
+    else:
+        groups: list[list[float]] = [[] for _ in range(num_targets)]
+        for output, value in zip(target.tolist(), to_double(values, dtype).tolist(), strict=True):
+            groups[output].append(value)
+        if own is not None:
+            for group, value in zip(groups, to_double(own, dtype).tolist(), strict=True):
+                group.append(value)
+        results = np.zeros(num_targets, FORMATS[dtype].bits)
+        for output in np.flatnonzero(count).tolist():
+            results[output] = exact_reduction(groups[output], reduce, dtype)
+    if initial is not None:
+        results[count == 0] = to_bits(initial, dtype)[count == 0]
     return results
 
 

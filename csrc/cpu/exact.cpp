@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "../numerics/exact_product.h"
 #include "../numerics/exact_sum.h"
@@ -157,20 +158,27 @@ void exact_columns_parallel(const RowsJob<T, Position>& job, int64_t first, int6
   }
 }
 
-// Products have one output at a time, and its words all the memory.
+// Products have one output at a time. Their words seldom outgrow the first few; at most they take the bits of the source.
 template <class T, class Position>
 void multiply_exactly(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, const int32_t* columns,
-                      int64_t count, int64_t* memory) {
+                      int64_t count) {
   const int64_t at = target * job.inner + job.first_column;
+  std::vector<uint32_t> words;
+  const auto memory = [&](int64_t size) {
+    if (size > static_cast<int64_t>(words.size())) words.resize(size);
+    return words.data();
+  };
   for (int64_t c = 0; c < count; ++c) {
-    T* const out = job.out + at + columns[c];
     const T* const src = job.src + job.first_column + columns[c];
-    *out = multiply_until_settled<T>(reinterpret_cast<uint32_t*>(memory), kExactBytes / sizeof(uint32_t), [&](ExactProduct& product) {
+    const auto multiply_all = [&](ExactProduct& product) {
       if (job.self != nullptr) product.multiply(to_double(job.self[at + columns[c]]));
       for (int64_t position = first; position < last; ++position) {
         product.multiply(to_double(src[job.grouping.row(position) * job.inner]));
       }
-    });
+    };
+    T result{};  // not in place: the next round may need `self` again
+    multiply_until_settled(last - first + 1, memory, multiply_all, &result);
+    job.out[at + columns[c]] = result;
   }
 }
 
@@ -179,7 +187,7 @@ void multiply_exactly(const RowsJob<T, Position>& job, int64_t first, int64_t la
 template <class T, class Position>
 void exact_segment(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target, int32_t* columns,
                    int64_t count, int64_t* limbs) {
-  if (job.reduction == Reduction::kProd) return multiply_exactly(job, first, last, target, columns, count, limbs);
+  if (job.reduction == Reduction::kProd) return multiply_exactly(job, first, last, target, columns, count);
   count = sum_in_pairs(job, first, last, target, columns, count);
   if (count == 0) return;
   with_exact_format<T>(job.alpha, [&](auto format) {
@@ -190,10 +198,7 @@ void exact_segment(const RowsJob<T, Position>& job, int64_t first, int64_t last,
 template <class T, class Position>
 void exact_segment_parallel(const RowsJob<T, Position>& job, int64_t first, int64_t last, int64_t target,
                             const int32_t* columns, int64_t count) {
-  if (job.reduction == Reduction::kProd) {
-    int64_t memory[kExactBytes / sizeof(int64_t)];
-    return multiply_exactly(job, first, last, target, columns, count, memory);
-  }
+  if (job.reduction == Reduction::kProd) return multiply_exactly(job, first, last, target, columns, count);
   with_exact_format<T>(job.alpha, [&](auto format) {
     exact_columns_parallel<decltype(format)>(job, first, last, target, columns, count);
   });

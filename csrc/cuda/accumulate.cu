@@ -12,10 +12,9 @@ std::atomic<bool> force_exact{false};
 
 template <class Problem>
 void choose_and_run(const Problem& problem, const Context& context) {
-  if (!is_plain_sum(problem)) throw std::runtime_error("reprocuda: this reduction does not exist on CUDA");
-  // The first that expects to be fastest is taken; the sorted algorithm serves everything.
-  const Launcher<Problem> launchers[] = {small_launcher<Problem>(), bins_launcher<Problem>(),
-                                         fixed_point_launcher<Problem>(), sorted_launcher<Problem>()};
+  // The first that expects to be fastest is taken. The sorted algorithm serves every sum, and whatever of floats is rounded.
+  const Launcher<Problem> launchers[] = {small_launcher<Problem>(), bins_launcher<Problem>(), fixed_point_launcher<Problem>(),
+                                         words_launcher<Problem>(), sorted_launcher<Problem>()};
   const Algorithm forced = forced_algorithm;
   for (const Launcher<Problem>& launcher : launchers) {
     const bool wanted = forced == Algorithm::kAuto ? launcher.prefers(problem) : forced == launcher.algorithm;
@@ -24,7 +23,8 @@ void choose_and_run(const Problem& problem, const Context& context) {
       return;
     }
   }
-  throw std::runtime_error("reprocuda: the forced algorithm cannot serve this problem on CUDA");
+  throw std::runtime_error(forced == Algorithm::kAuto ? "reprocuda: this reduction does not exist on CUDA"
+                                                      : "reprocuda: the forced algorithm cannot serve this problem on CUDA");
 }
 
 }  // namespace

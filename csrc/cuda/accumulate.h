@@ -1,6 +1,6 @@
-// The CUDA backend: exact accumulation by index on raw device pointers. Knows nothing of torch.
+// The CUDA backend: exact reductions by index on raw device pointers. Knows nothing of torch.
 //
-// Guarantee: every floating-point output is the exact sum of its contributions rounded once, so all algorithms give the same
+// Guarantee: every floating-point output is the exact reduction of its contributions rounded once, so all algorithms give the same
 // bits for any grid, device and schedule; integers wrap around and bools are OR-ed. All work is queued on the context's
 // stream and nothing waits for it; the calls are safe inside a CUDA graph. An index out of range is printed and traps, as
 // torch's device assert does, before any row it names is written.
@@ -34,6 +34,9 @@ void set_forced_algorithm(Algorithm algorithm);
 void set_force_exact(bool force);
 bool exact_is_forced();
 
+inline bool is_extreme(Reduction reduction) { return reduction == Reduction::kAmax || reduction == Reduction::kAmin; }
+inline bool is_sum_or_mean(Reduction reduction) { return reduction == Reduction::kSum || reduction == Reduction::kMean; }
+
 // One algorithm for one of the canonical problems. It solves correctly every problem that it serves, whether or not it is
 // the fastest; `prefers` says whether it expects to be. None needs num_rows or outputs to be nonempty.
 template <class Problem>
@@ -53,5 +56,7 @@ template <class Problem>
 Launcher<Problem> bins_launcher();  // private accumulators for every output
 template <class Problem>
 Launcher<Problem> fixed_point_launcher();  // integer fixed point by atomics, no sort
+template <class Problem>
+Launcher<Problem> words_launcher();  // by one atomic a contribution: extremes, and products of integers
 
 }  // namespace reprocuda::cuda

@@ -23,7 +23,7 @@ int choose_copies(int64_t num_outputs, int64_t num_counts) {
 
 template <class Problem>
 bool serves(const Problem& problem) {
-  if (has_plan(problem) || !is_floating_point(problem.dtype)) return false;
+  if (has_plan(problem) || !is_sum_or_mean(problem.reduction) || !is_floating_point(problem.dtype)) return false;
   const NoSortOptions options = no_sort_options(problem);
   const int64_t outputs = make_keys(problem).num_outputs;
   return dispatch_float(problem.dtype, [&]<class T>() {
@@ -45,7 +45,7 @@ void run(const Keys& keys, const NoSortOptions& options, const Context& context)
   // One piece of memory, so that one clearing does: limbs, counts, classes.
   const int64_t words = limbs + counts + ceil_div(keys.num_outputs, 2);
   state.limbs = context.temporary<unsigned long long>(words);
-  state.counts = options.mean ? state.limbs + limbs : nullptr;
+  state.counts = options.counts() ? state.limbs + limbs : nullptr;
   state.classes = reinterpret_cast<uint32_t*>(state.limbs + limbs + counts);
   memset_async(state.limbs, 0, static_cast<size_t>(words) * sizeof(unsigned long long), context.stream);
   if (keys.count > 0) {

@@ -39,7 +39,7 @@ void run_floats(const Keys& keys, const NoSortOptions& options, const Context& c
   workspace.add(&state.phases, 1);
   workspace.add(&state.pending, 1);
   workspace.add(&state.pool, state.pool_limbs);
-  if (options.mean) workspace.add(&state.counts, options.num_targets);
+  if (options.counts()) workspace.add(&state.counts, options.num_targets);
   workspace.allocate(context);
 
   const OutputRule<T> rule = output_rule<T>(options, state.counts);
@@ -71,7 +71,8 @@ void run_integers(const Keys& keys, const NoSortOptions& options, const Context&
   IntegerRule rule;
   rule.is_signed = options.dtype != Dtype::kUInt8;
   rule.alpha = options.alpha.is_one ? 1 : static_cast<uint64_t>(options.alpha.integer);
-  unsigned long long* count_words = options.mean ? reinterpret_cast<unsigned long long*>(memory) : nullptr;
+  rule.divides = options.mean;
+  unsigned long long* count_words = options.counts() ? reinterpret_cast<unsigned long long*>(memory) : nullptr;
   rule.counts = count_words;
   const int64_t most_blocks = 8 * static_cast<int64_t>(context.num_sms);
   if (keys.count > 0) {
@@ -79,7 +80,7 @@ void run_integers(const Keys& keys, const NoSortOptions& options, const Context&
            context.stream, keys, static_cast<const T*>(options.src), sums, count_words);
   }
   launch(integer_finish<T, Keys>, blocks_for(words, kIntegerThreads, most_blocks), kIntegerThreads, 0, context.stream, keys,
-         sums, static_cast<const T*>(options.self), static_cast<T*>(options.out), rule);
+         sums, static_cast<const T*>(options.self), static_cast<const T*>(options.kept), static_cast<T*>(options.out), rule);
 }
 
 template <class Problem>
@@ -103,12 +104,13 @@ inline bool has_rows_worth_sorting(const ElementAccumulation&) { return false; }
 
 template <class Problem>
 bool serves(const Problem& problem) {
-  return !has_plan(problem);
+  return !has_plan(problem) && is_sum_or_mean(problem.reduction);
 }
 
 template <class Problem>
 bool prefers(const Problem& problem) {
   const auto keys = make_keys(problem);
+  if (serves(problem) && problem.mean() && !is_floating_point(problem.dtype)) return true;  // nobody else does
   return serves(problem) && !has_rows_worth_sorting(problem) && pays(problem.dtype, keys.count, keys.num_outputs);
 }
 

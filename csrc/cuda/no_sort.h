@@ -14,34 +14,40 @@ namespace reprocuda::cuda {
 
 struct NoSortOptions {
   Dtype dtype = Dtype::kFloat32;
-  const void* self = nullptr;
+  const void* self = nullptr;  // as a contribution
+  const void* kept = nullptr;  // what an output without contributions keeps
   const void* src = nullptr;
   void* out = nullptr;
   bool complex_pairs = false;
   Alpha alpha;
   bool mean = false;
-  int64_t num_targets = 0;
-  int64_t most = 1;  // contributions to one output
+  int64_t num_targets = 0;     // that are counted apart
+  int64_t most = 1;            // contributions to one output
 
-  int64_t num_counts() const { return mean ? num_targets : 0; }
+  // Also where nothing but a count can tell an output that keeps `kept` from one whose contributions cancel.
+  bool counts() const { return mean || kept != self; }
+  int64_t num_counts() const { return counts() ? num_targets : 0; }
 };
 
 inline bool has_plan(const Accumulation& problem) { return problem.plan != nullptr; }
 inline bool has_plan(const ElementAccumulation&) { return false; }
 
 inline NoSortOptions no_sort_options(const Accumulation& p) {
-  return {p.dtype, p.self, p.src, p.out, p.complex_pairs, p.alpha, p.mean(), p.num_targets, most_contributions(p)};
+  return {p.dtype, p.start(), p.self, p.src, p.out, p.complex_pairs, p.alpha, p.mean(), p.num_targets, most_contributions(p)};
 }
 
 inline NoSortOptions no_sort_options(const ElementAccumulation& p) {
-  return {p.dtype, p.self, p.src, p.out, p.complex_pairs, Alpha{}, false, 0, most_contributions(p)};
+  const int64_t num_targets = make_keys(p).num_outputs;
+  return {p.dtype, p.start(), p.self, p.src, p.out, p.complex_pairs, Alpha{}, p.mean(), num_targets, most_contributions(p)};
 }
 
 template <class T>
 OutputRule<T> output_rule(const NoSortOptions& options, const unsigned long long* counts) {
   OutputRule<T> rule;
   rule.self = static_cast<const T*>(options.self);
+  rule.kept = static_cast<const T*>(options.kept);
   rule.counts = counts;
+  rule.divides = options.mean;
   rule.scaled = !options.alpha.is_one;
   rule.pairs = rule.scaled && options.complex_pairs;
   rule.real = options.alpha.real;

@@ -5,7 +5,6 @@
 namespace reprocuda::cuda {
 
 void reduce_segments(Dtype dtype, int64_t outer, const SegmentProblem& problem, const Context& context) {
-  if (problem.mean && !is_floating_point(dtype)) throw std::runtime_error("reprocuda: no mean of integers");
   dispatch(dtype, [&]<class T>() { reduce_segments_of<T>(outer, problem, context); });
 }
 

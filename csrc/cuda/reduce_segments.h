@@ -27,12 +27,12 @@ template <class T>
 bool can_use_vectors(const SegmentProblem& problem) {
   constexpr size_t kBytes = sizeof(T) * kVectorColumns<T>;
   return problem.inner % kVectorColumns<T> == 0 && is_aligned(problem.src, kBytes) && is_aligned(problem.out, kBytes) &&
-         is_aligned(problem.self, kBytes);
+         is_aligned(problem.self, kBytes) && is_aligned(problem.kept, kBytes);
 }
 
-template <class T>
+template <class T, class State>
 constexpr int64_t limb_bytes() {
-  if constexpr (kIsFloat<T>) {
+  if constexpr (kHasMean<State>) {
     return (kNumLimbs<T> + 1) * sizeof(int64_t);
   } else {
     return 0;
@@ -40,12 +40,12 @@ constexpr int64_t limb_bytes() {
 }
 
 // How many blocks of reduce_segments_kernel an SM holds: its launch bounds promise the registers, shared memory may be short.
-template <class T, int kColumns>
+template <class State, int kColumns>
 int64_t blocks_per_sm(int compute_capability) {
   const bool has_164_kib = compute_capability == 80 || compute_capability == 87;
   const bool has_228_kib = compute_capability >= 90 && compute_capability < 120;
   const int64_t available = (has_228_kib ? 228 : has_164_kib ? 164 : 100) * 1024;
-  const int64_t needed = 2 * kColumns * kSegmentThreads * static_cast<int64_t>(sizeof(Sum<T>)) +
+  const int64_t needed = 2 * kColumns * kSegmentThreads * static_cast<int64_t>(sizeof(State)) +
                          static_cast<int64_t>(sizeof(ExactQueue)) + (kSegmentThreads + 1) * 8 + 1024;
   return std::clamp<int64_t>(available / needed, 1, kSegmentBlocksPerSm);
 }
@@ -67,28 +67,28 @@ inline int64_t units_that_fill(int64_t resident_blocks, int64_t num_slices) {
 }
 
 // How many units, as a function of shapes: enough to fill the device, but each worth its merging and all within the pool.
-template <class T, int kColumns>
+template <class T, int kColumns, class State>
 int64_t choose_units(const SegmentProblem& problem, int64_t num_slices, const Context& context) {
   const int64_t columns = static_cast<int64_t>(problem.lanes) * kColumns;
   const int64_t walkers = kSegmentThreads / problem.lanes;
   const int64_t items = problem.num_rows + problem.num_targets;
   const int64_t bytes_per_unit =
-      num_slices * columns * (2 * static_cast<int64_t>(sizeof(Sum<T>)) + 2 * limb_bytes<T>() / kUnitsPerHelper + 1);
-  const int64_t fixed_bytes = num_slices * columns * 2 * limb_bytes<T>();
+      num_slices * columns * (2 * static_cast<int64_t>(sizeof(State)) + 2 * limb_bytes<T, State>() / kUnitsPerHelper + 1);
+  const int64_t fixed_bytes = num_slices * columns * 2 * limb_bytes<T, State>();
   const int64_t affordable = std::max<int64_t>(0, kMaxPartialBytes - fixed_bytes) / bytes_per_unit;
-  const int64_t wanted = units_that_fill(context.num_sms * blocks_per_sm<T, kColumns>(context.compute_capability), num_slices);
+  const int64_t wanted = units_that_fill(context.num_sms * blocks_per_sm<State, kColumns>(context.compute_capability), num_slices);
   const int64_t worthwhile = ceil_div(items, walkers * kItemsPerWalker);
   return std::max<int64_t>(1, std::min({wanted, worthwhile, affordable}));
 }
 
-template <class T, int kColumns>
+template <class T, int kColumns, template <class> class State>
 void reduce(SegmentProblem problem, int64_t outer, const Context& context) {
   problem.lanes = static_cast<int>(
       std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(32, ceil_div(problem.inner, kColumns)))));
   const int64_t columns = static_cast<int64_t>(problem.lanes) * kColumns;
   const int64_t num_tiles = ceil_div(problem.inner, columns);
   const int64_t num_slices = num_tiles * outer;
-  const int64_t num_units = choose_units<T, kColumns>(problem, num_slices, context);
+  const int64_t num_units = choose_units<T, kColumns, State<T>>(problem, num_slices, context);
   const int64_t blocks = num_units * num_slices;
   if (blocks > kMaxBlocks || (problem.num_rows + problem.num_targets) / num_units > kMaxItemsPerUnit) {
     throw std::runtime_error("reprocuda: the problem is too large for the sorted algorithm");
@@ -97,15 +97,15 @@ void reduce(SegmentProblem problem, int64_t outer, const Context& context) {
   problem.num_slices = static_cast<unsigned>(num_slices);
   problem.num_units = static_cast<unsigned>(num_units);
   if (num_units > 1) {
-    problem.partials = context.temporary<Sum<T>>(2 * blocks * columns);
+    problem.partials = context.temporary<State<T>>(2 * blocks * columns);
     problem.unit_targets = context.temporary<int64_t>(num_units);
     problem.arrivals = context.temporary<unsigned>(blocks);
     const int64_t limb_columns = num_limb_slots(num_units) * num_slices * columns;
-    problem.limbs = context.temporary<int64_t>(limb_columns * limb_bytes<T>() / static_cast<int64_t>(sizeof(int64_t)));
+    problem.limbs = context.temporary<int64_t>(limb_columns * limb_bytes<T, State<T>>() / static_cast<int64_t>(sizeof(int64_t)));
   }
-  launch(reduce_segments_kernel<T, kColumns>, static_cast<unsigned>(blocks), kSegmentThreads, 0, context.stream, problem);
+  launch(reduce_segments_kernel<T, kColumns, State>, static_cast<unsigned>(blocks), kSegmentThreads, 0, context.stream, problem);
   if (num_units > 1) {
-    launch(reduce_split_segments_kernel<T, kColumns>, static_cast<unsigned>(blocks - num_slices), kSegmentThreads, 0,
+    launch(reduce_split_segments_kernel<T, kColumns, State>, static_cast<unsigned>(blocks - num_slices), kSegmentThreads, 0,
            context.stream, problem);
   }
 }
@@ -115,9 +115,9 @@ void reduce(SegmentProblem problem, int64_t outer, const Context& context) {
 template <class T>
 void reduce_segments_of(int64_t outer, const SegmentProblem& problem, const Context& context) {
   if (detail::can_use_vectors<T>(problem)) {
-    detail::reduce<T, detail::kVectorColumns<T>>(problem, outer, context);
+    detail::reduce<T, detail::kVectorColumns<T>, Sum>(problem, outer, context);
   } else {
-    detail::reduce<T, 1>(problem, outer, context);
+    detail::reduce<T, 1, Sum>(problem, outer, context);
   }
 }
 

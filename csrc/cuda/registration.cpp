@@ -11,6 +11,7 @@
 #include "../ops/forcing.h"
 #include "../ops/index_put.h"
 #include "../ops/overwrite.h"
+#include "../ops/reduce.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
@@ -135,6 +136,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CompositeExplicitAutograd, library) {
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_index_add<CudaBackend>(library);
   register_scatter_add<CudaBackend>(library);
+  register_reduce<CudaBackend>(library);
   register_index_put<CudaBackend>(library);
   register_overwrite<CudaBackend>(library);
   register_embedding<CudaBackend>(library);

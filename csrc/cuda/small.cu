@@ -26,6 +26,7 @@ void run(const Rows& rows, int64_t num_rows, const NoSortOptions& options, const
   problem.rows = rows;
   problem.src = static_cast<const T*>(options.src);
   problem.self = static_cast<const T*>(options.self);
+  problem.kept = static_cast<const T*>(options.kept);
   problem.out = static_cast<T*>(options.out);
   problem.weight = make_weight(options.alpha, options.complex_pairs);
   problem.mean = options.mean;
@@ -37,7 +38,7 @@ void run(const Rows& rows, int64_t num_rows, const NoSortOptions& options, const
   problem.lanes = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(problem.num_columns, 32))));
   problem.unit_rows = std::max(32, 4 * problem.lanes);
   problem.tiles = static_cast<unsigned>(ceil_div(problem.num_columns, problem.lanes));
-  const int64_t copied = options.self == options.out ? 0 : problem.num_targets * problem.lanes;
+  const int64_t copied = options.kept == options.out ? 0 : problem.num_targets * problem.lanes;
   const int64_t wanted = std::max(ceil_div(num_rows * problem.lanes, kShareScalars), ceil_div(copied, kShareOutputs));
   const int64_t most = std::max<int64_t>(1, int64_t{2} * context.num_sms / problem.tiles);
   problem.shares = static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, std::min(most, problem.num_targets)));
@@ -51,7 +52,7 @@ template <class Problem>
 bool serves(const Problem& problem) {
   const auto rows = make_rows(problem);
   const int64_t targets = rows.num_targets();
-  if (has_plan(problem) || count_rows(problem) > kMostSmallRows || targets > kMostSmallTargets) return false;
+  if (has_plan(problem) || !is_sum_or_mean(problem.reduction) || count_rows(problem) > kMostSmallRows || targets > kMostSmallTargets) return false;
   return targets == 0 || ceil_div(rows.num_columns(), 32) <= int64_t{1} << 20;
 }
 

@@ -90,17 +90,28 @@ SegmentProblem segments_of(const Problem& problem, int64_t num_rows, int64_t num
                            int64_t inner) {
   SegmentProblem segments{};
   segments.src = problem.src;
-  segments.self = problem.self;
+  segments.self = problem.start();
+  segments.kept = problem.self;
+  segments.own = problem.start() != nullptr ? 1 : 0;
   segments.out = problem.out;
   segments.num_rows = num_rows;
   segments.num_sources = num_sources;
   segments.num_targets = num_targets;
   segments.inner = inner;
   segments.ignored_target = -1;
+  segments.mean = problem.mean();
   segments.weight = make_weight(Alpha{}, false);
   segments.row_bytes = narrow_row_bytes(num_sources, inner, problem.dtype);
   segments.force_exact = exact_is_forced();
   return segments;
+}
+
+void reduce_segments(const SegmentProblem& segments, int64_t outer, Dtype dtype, Reduction reduction, const Context& context) {
+  if (reduction == Reduction::kProd) {
+    multiply_segments(dtype, outer, segments, context);
+  } else {
+    reduce_segments(dtype, outer, segments, context);
+  }
 }
 
 template <class Problem>
@@ -114,7 +125,6 @@ void accumulate_sorted(const Accumulation& problem, const Context& context) {
       segments_of(problem, problem.num_rows, problem.num_rows, problem.num_targets, problem.inner);
   segments.ignored_target = problem.ignored_target;
   segments.weight = make_weight(problem.alpha, problem.complex_pairs);
-  segments.mean = problem.mean();
   if (problem.plan != nullptr) {
     use(segments, Grouping<int64_t>{problem.plan->permutation, problem.plan->offsets});
   } else {
@@ -123,7 +133,7 @@ void accumulate_sorted(const Accumulation& problem, const Context& context) {
                                      problem.ignored_target, nullptr, nullptr, context));
     });
   }
-  reduce_segments(problem.dtype, problem.outer, segments, context);
+  reduce_segments(segments, problem.outer, problem.dtype, problem.reduction, context);
 }
 
 void accumulate_sorted(const ElementAccumulation& problem, const Context& context) {
@@ -137,12 +147,14 @@ void accumulate_sorted(const ElementAccumulation& problem, const Context& contex
              context.stream, keys, words, sources);
     }));
   });
-  reduce_segments(problem.dtype, 1, segments, context);
+  reduce_segments(segments, 1, problem.dtype, problem.reduction, context);
 }
 
+// Every reduction of floats but an extreme, every sum.
 template <class Problem>
-bool always(const Problem&) {
-  return true;
+bool serves(const Problem& problem) {
+  if (problem.reduction == Reduction::kSum) return true;
+  return is_floating_point(problem.dtype) && !is_extreme(problem.reduction);
 }
 
 }  // namespace
@@ -156,7 +168,7 @@ void build_plan(const void* index, bool index_is_int64, int64_t num_rows, int64_
 
 template <class Problem>
 Launcher<Problem> sorted_launcher() {
-  return {Algorithm::kRows, always<Problem>, always<Problem>, accumulate_sorted};
+  return {Algorithm::kRows, serves<Problem>, serves<Problem>, accumulate_sorted};
 }
 
 template Launcher<Accumulation> sorted_launcher();

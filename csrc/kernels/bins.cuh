@@ -190,10 +190,7 @@ __global__ void __launch_bounds__(kBinFinishWarps * 32)
   __syncwarp();
   if (lane != 0) return;
   T results[2];
-  for (int c = 0; c < cell; ++c) {
-    const int64_t count = rule.counts == nullptr ? 1 : static_cast<int64_t>(rule.counts[keys.target_of(first + c)]);
-    compose(sums, rule, first + c, count > 0 ? count : 1, &results[c]);
-  }
+  compose_cell(sums, rule, keys, first, cell, results);
   for (int c = 0; c < cell; ++c) out[first + c] = results[c];
 }
 

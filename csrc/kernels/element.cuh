@@ -108,6 +108,17 @@ struct Sum<Boolean> {
   }
 };
 
+// Of the states that segments are reduced to, sums alone take weights and fall back to integers on the spot.
+template <class State>
+inline constexpr bool kIsSum = false;
+template <class T>
+inline constexpr bool kIsSum<Sum<T>> = true;
+// ... and those of floats round a mean.
+template <class State>
+inline constexpr bool kHasMean = false;
+template <class T>
+inline constexpr bool kHasMean<Sum<T>> = kIsFloat<T>;
+
 // Adds one contribution times a weight that is not one. `partner` is the other half of a complex pair, `is_imaginary` says
 // which half x is; both matter only for complex weights.
 template <class T>

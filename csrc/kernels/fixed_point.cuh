@@ -8,7 +8,7 @@
 // nothing was cut off or both ends of what may have been round alike. finish writes nothing before accumulate has checked
 // every index.
 // Cost: reads src twice and the index once; 1 atomic a contribution where the data span at most 62 - log2(n) bits, 2
-// otherwise; 16 bytes an output (and 8 a target for a mean). Unsettled outputs: one more pass over src and index for every
+// otherwise; 16 bytes an output (and 8 a target where contributions are counted). Unsettled outputs: one more pass over src and index for every
 // `pool_limbs / digits` of them, all inside finish, so the number of launches never changes.
 #pragma once
 
@@ -189,16 +189,6 @@ struct PoolSums {
   __device__ static int64_t error(int64_t) { return 0; }
   __device__ uint32_t classes(int64_t f) const { return static_cast<uint32_t>(state.sums[f].low); }
 };
-
-template <class T, class Sums, class Keys>
-__device__ bool compose_cell(const Sums& sums, const OutputRule<T>& rule, const Keys& keys, int64_t first, int cell, T* results) {
-  bool settled = true;
-  for (int c = 0; c < cell; ++c) {
-    const int64_t count = rule.counts == nullptr ? 1 : static_cast<int64_t>(rule.counts[keys.target_of(first + c)]);
-    settled = compose(sums, rule, first + c, count > 0 ? count : 1, &results[c]) && settled;
-  }
-  return settled;
-}
 
 // Rounds what the two limbs settle; gives every other cell of the tile a slot.
 template <class T, class Keys>

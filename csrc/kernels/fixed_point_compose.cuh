@@ -16,8 +16,10 @@ namespace reprocuda {
 // How limbs become outputs; a kernel parameter.
 template <class T>
 struct OutputRule {
-  const T* self = nullptr;                          // [num_outputs] or nullptr
-  const unsigned long long* counts = nullptr;       // [num_targets]: divide by these; nullptr: a sum
+  const T* self = nullptr;                          // [num_outputs]: one more contribution, or nullptr
+  const T* kept = nullptr;                          // [num_outputs]: what an output without contributions keeps; nullptr: +0
+  const unsigned long long* counts = nullptr;       // [num_targets]: contributions; nullptr: not counted, and self is kept
+  bool divides = false;                             // by the counts, and self's
   bool scaled = false;                              // alpha is not 1
   bool pairs = false;                               // alpha is complex, and so are the outputs
   double real = 1.0;
@@ -261,7 +263,7 @@ __device__ Outcome round_two_limbs(const Sums& sums, const OutputRule<T>& rule, 
   }
 }
 
-// Output f, or false if the evidence does not settle it.
+// Output f, or false if the evidence does not settle it. Divides by `count`.
 template <class T, class Sums>
 __device__ bool compose(const Sums& sums, const OutputRule<T>& rule, int64_t f, int64_t count, T* result) {
   const Terms<T, Sums> terms{sums, rule, f};
@@ -276,7 +278,9 @@ __device__ bool compose(const Sums& sums, const OutputRule<T>& rule, int64_t f, 
     products |= rule.scaled ? classes_of_products(classes, factor) : classes;
   });
   const bool has_self = rule.self != nullptr;
-  if (seen == 0) {
+  if (seen == 0 && rule.counts != nullptr) {
+    products = kPositive | kNegative;  // there are some, so that they cancelled
+  } else if (seen == 0) {
     *result = has_self ? rule.self[f] : zero<T>(false);
     // Nothing was seen, but terms may have cancelled: that would turn -0 into +0, and any NaN into the canonical one.
     const bool same_either_way = !has_self || (bits_of(*result) != FloatFormat<T>::kSign &&
@@ -303,6 +307,26 @@ __device__ bool compose(const Sums& sums, const OutputRule<T>& rule, int64_t f, 
     return Sums::kComplete || (all & ~kNegativeZero) != 0;
   }
   return outcome == Outcome::kRounded;
+}
+
+// The outputs first .. first + cell - 1, which share their contributions; false if any is not settled.
+template <class T, class Sums, class Keys>
+__device__ bool compose_cell(const Sums& sums, const OutputRule<T>& rule, const Keys& keys, int64_t first, int cell, T* results) {
+  bool settled = true;
+  for (int c = 0; c < cell; ++c) {
+    const int64_t f = first + c;
+    int64_t count = 1;
+    if (rule.counts != nullptr) {
+      const int64_t contributions = static_cast<int64_t>(rule.counts[keys.target_of(f)]);
+      if (contributions == 0) {
+        results[c] = rule.kept != nullptr ? rule.kept[f] : zero<T>(false);
+        continue;
+      }
+      if (rule.divides) count = contributions + (rule.self != nullptr ? 1 : 0);
+    }
+    settled = compose(sums, rule, f, count, &results[c]) && settled;
+  }
+  return settled;
 }
 
 }  // namespace reprocuda

@@ -21,7 +21,8 @@ using IntegerWord = std::conditional_t<(sizeof(T) > 4), unsigned long long, unsi
 struct IntegerRule {
   bool is_signed = false;
   uint64_t alpha = 1;
-  const unsigned long long* counts = nullptr;  // [num_targets] for a mean
+  const unsigned long long* counts = nullptr;  // [num_targets]: contributions; nullptr: not counted, and self is kept
+  bool divides = false;                        // by the counts, and self's
 };
 
 template <class T, class Keys>
@@ -51,21 +52,26 @@ __device__ T divide_down(T sum, int64_t count, bool is_signed) {
 
 template <class T, class Keys>
 __global__ void __launch_bounds__(kIntegerThreads)
-    integer_finish(const __grid_constant__ Keys keys, const IntegerWord<T>* words, const T* self, T* out, IntegerRule rule) {
+    integer_finish(const __grid_constant__ Keys keys, const IntegerWord<T>* words,
+                   const T* self,  // one more contribution, or nullptr
+                   const T* kept,  // what an output without contributions keeps, or nullptr
+                   T* out, IntegerRule rule) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t f = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; f < keys.num_outputs; f += step) {
+    const int64_t count = rule.counts == nullptr ? 1 : static_cast<int64_t>(rule.counts[keys.target_of(f)]);
+    if (count == 0) {
+      out[f] = kept != nullptr ? kept[f] : T{0};
+      continue;
+    }
     if constexpr (std::is_same_v<T, Boolean>) {
       const bool own = self != nullptr && self[f].bits != 0;
       // Where nothing true arrives the byte of self stays as it is.
       const bool any = words[f] != 0 && rule.alpha != 0;
       out[f] = any || !own ? Boolean{static_cast<uint8_t>(any)} : self[f];
     } else {
-      T sum = static_cast<T>(static_cast<uint64_t>(words[f]) * rule.alpha);
-      if (rule.counts != nullptr) {
-        const int64_t count = static_cast<int64_t>(rule.counts[keys.target_of(f)]);
-        if (count > 1) sum = divide_down(sum, count, rule.is_signed);
-      }
-      out[f] = static_cast<T>(sum + (self != nullptr ? self[f] : T{0}));
+      T sum = static_cast<T>(static_cast<uint64_t>(words[f]) * rule.alpha + (self != nullptr ? self[f] : T{0}));
+      if (rule.divides) sum = divide_down(sum, count + (self != nullptr ? 1 : 0), rule.is_signed);
+      out[f] = sum;
     }
   }
 }

@@ -146,7 +146,8 @@ struct ElementKeys {
     }
     const int64_t target = index[position];
     if (target < 0 || target >= dim_size) report_out_of_range(e / scalars, target, dim_size);
-    return {source, output + target * target_stride, -1};
+    const int64_t place = output + target * target_stride;
+    return {source, place, place};
   }
 
   __device__ int64_t source(int64_t e) const {
@@ -160,7 +161,8 @@ struct ElementKeys {
     return offset;
   }
 
-  __device__ int64_t target_of(int64_t) const { return 0; }
+  // Every output is counted for itself.
+  __device__ int64_t target_of(int64_t f) const { return f; }
 };
 
 inline RowKeys make_keys(const Accumulation& problem) {

@@ -17,7 +17,8 @@ inline constexpr int kSegmentBlocksPerSm = 3;
 
 struct SegmentProblem {
   const void* src;           // [outer, num_rows, inner]
-  const void* self;          // [outer, num_targets, inner] or nullptr; may be `out`
+  const void* self;          // [outer, num_targets, inner]: one more contribution, or nullptr; may be `out`
+  const void* kept;          // likewise: what a target without contributions keeps; nullptr: +0
   void* out;                 // [outer, num_targets, inner]
   const int64_t* offsets;    // [num_targets + 1] into the sorted order
   const void* permutation;   // [num_rows] source rows in sorted order, or nullptr: the rows are sorted
@@ -30,7 +31,9 @@ struct SegmentProblem {
   Weight weight;
   uint32_t row_bytes;        // bytes of a source row, if they and every row number fit 32 bits; else 0
   bool mean;
+  int own;                   // contributions that self is to the number of a mean's: 0 or 1
   bool force_exact;
+  unsigned* unsettled;       // products: a bit for every output that they leave to settle_products_kernel
 
   // A block is one unit of one slice: `num_tiles` column tiles of each `outer`. A walker is a group of `lanes` threads.
   int lanes;                 // a power of two, at most 32
@@ -39,7 +42,7 @@ struct SegmentProblem {
   unsigned num_units;
 
   // For split targets only; nullptr when num_units is 1.
-  void* partials;            // [num_units, num_slices, 2, columns of a tile] Sum<T>: heads, then tails
+  void* partials;            // [num_units, num_slices, 2, columns of a tile] State<T>: heads, then tails
   int64_t* unit_targets;     // [num_units] the target in which a unit starts
   unsigned* arrivals;        // [num_units, num_slices] helpers that have delivered, counted where the first of them is
   int64_t* limbs;            // [limb slots, num_slices, columns of a tile, limbs + 1]
@@ -184,12 +187,16 @@ __device__ int64_t warp_partition_point(int64_t low, int64_t high, Predicate&& b
   return low;
 }
 
+__device__ __forceinline__ void mark_unsettled(const SegmentProblem& problem, int64_t output) {
+  atomicOr(&problem.unsettled[output / 32], 1u << (output % 32));
+}
+
 // Places in the pools for split targets.
-template <class T>
-__device__ __forceinline__ Sum<T>* partial_of(const SegmentProblem& problem, int64_t unit, int64_t slice, bool tail,
+template <class Partial>
+__device__ __forceinline__ Partial* partial_of(const SegmentProblem& problem, int64_t unit, int64_t slice, bool tail,
                                               int columns_per_lane) {
   const int64_t tile = static_cast<int64_t>(problem.lanes) * columns_per_lane;
-  return static_cast<Sum<T>*>(problem.partials) + ((unit * problem.num_slices + slice) * 2 + (tail ? 1 : 0)) * tile;
+  return static_cast<Partial*>(problem.partials) + ((unit * problem.num_slices + slice) * 2 + (tail ? 1 : 0)) * tile;
 }
 
 }  // namespace reprocuda

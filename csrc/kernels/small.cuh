@@ -56,7 +56,8 @@ template <class T, class Rows>
 struct SmallProblem {
   Rows rows;
   const T* src;
-  const T* self;             // nullptr, or of the size of out; may be `out`
+  const T* self;             // one more contribution: nullptr, or of the size of out; may be `out`
+  const T* kept;             // likewise: what outputs without contributions keep
   T* out;
   Weight weight;
   bool mean;
@@ -179,14 +180,17 @@ struct SmallBlock {
     if constexpr (kIsFloat<T>) finish_exactly(!settled, begin, end, at);
   }
 
+  // self, as a contribution to the number of a mean's.
+  __device__ int own() const { return problem.self != nullptr ? 1 : 0; }
+
   __device__ bool round(const Sum<T>& sum, int rows, T* result) const {
     if constexpr (kIsFloat<T>) {
-      const bool proven = problem.mean ? sum.round_mean(rows, result) : sum.round(result);
+      const bool proven = problem.mean ? sum.round_mean(rows + own(), result) : sum.round(result);
       return proven && !problem.force_exact;
     } else {
       sum.round(result);
       if constexpr (!std::is_same_v<T, Boolean>) {
-        if (problem.mean) *result = divide_down(*result, rows, problem.is_signed);
+        if (problem.mean) *result = divide_down(*result, rows + own(), problem.is_signed);
       }
       return true;
     }
@@ -197,7 +201,7 @@ struct SmallBlock {
     const T* self = problem.self == nullptr ? nullptr : problem.self + at;
     if (wanted && !together) {
       const SmallColumn<T, Rows> terms{problem, keys, self, column};
-      problem.out[at] = sum_exactly(terms, begin, end, problem.mean ? end - begin : 1, Team{false});
+      problem.out[at] = sum_exactly(terms, begin, end, problem.mean ? end - begin + own() : 1, Team{false});
     }
     for (unsigned rest = __ballot_sync(0xffffffffu, together); rest != 0; rest &= rest - 1) {
       const int source = __ffs(static_cast<int>(rest)) - 1;
@@ -206,7 +210,7 @@ struct SmallBlock {
       const int64_t at_there = __shfl_sync(0xffffffffu, static_cast<long long>(at), source);
       const int64_t column_there = __shfl_sync(0xffffffffu, static_cast<long long>(column), source);
       const SmallColumn<T, Rows> terms{problem, keys, problem.self == nullptr ? nullptr : problem.self + at_there, column_there};
-      const T result = sum_exactly(terms, begin_there, end_there, problem.mean ? end_there - begin_there : 1, Team{true});
+      const T result = sum_exactly(terms, begin_there, end_there, problem.mean ? end_there - begin_there + own() : 1, Team{true});
       if (together && at == at_there) problem.out[at] = result;
     }
   }
@@ -247,12 +251,12 @@ struct SmallBlock {
 
   // Targets that no row names keep self, or are +0.
   __device__ void keep_others(int64_t first_target, int64_t end_target) const {
-    if (problem.self == problem.out || !has_column) return;
+    if (problem.kept == problem.out || !has_column) return;
     for (int64_t target = first_target + group; target < end_target; target += groups) {
       const int p = find_target(keys, count, target);
       if (p < count && target_of_key(keys[p]) == target) continue;
       const int64_t at = problem.rows.output(target, column);
-      problem.out[at] = problem.self != nullptr ? problem.self[at] : positive_zero<T>();
+      problem.out[at] = problem.kept != nullptr ? problem.kept[at] : positive_zero<T>();
     }
   }
 };

@@ -45,7 +45,7 @@ __attribute__((noinline)) __device__ void write_exactly(const SegmentProblem& pr
   const int64_t at = (slice.first_target + target) * problem.inner + column;
   const T* self = problem.self == nullptr ? nullptr : static_cast<const T*>(problem.self) + at;
   const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner;
-  const T result = sum_exactly(Column<T>{problem, src, self, column}, begin, end, problem.mean ? end - begin : 1, team);
+  const T result = sum_exactly(Column<T>{problem, src, self, column}, begin, end, problem.mean ? end - begin + problem.own : 1, team);
   if (team.rank() == 0) static_cast<T*>(problem.out)[at] = result;
 }
 
@@ -70,20 +70,20 @@ __device__ __forceinline__ void write_queued(const SegmentProblem& problem, cons
   }
 }
 
-template <class T, int kColumns>
-__device__ __forceinline__ void clear(Sum<T> (&sums)[kColumns]) {
+template <class State, int kColumns>
+__device__ __forceinline__ void clear(State (&sums)[kColumns]) {
 #pragma unroll
-  for (int c = 0; c < kColumns; ++c) sums[c] = Sum<T>::empty();
+  for (int c = 0; c < kColumns; ++c) sums[c] = State::empty();
 }
 
-template <class T, int kColumns>
-__device__ __forceinline__ void add(Sum<T> (&sums)[kColumns], const Pack<T, kColumns>& values) {
+template <class State, class T, int kColumns>
+__device__ __forceinline__ void add(State (&sums)[kColumns], const Pack<T, kColumns>& values) {
 #pragma unroll
   for (int c = 0; c < kColumns; ++c) sums[c].add(values.values[c]);
 }
 
 // One thread's share of a tile: kColumns neighbouring columns.
-template <class T, int kColumns>
+template <class T, int kColumns, template <class> class State>
 struct SegmentLane {
   using Values = Pack<T, kColumns>;
 
@@ -118,29 +118,29 @@ struct SegmentLane {
 
   // A target without contributions.
   __device__ __forceinline__ void keep(int64_t target) const {
-    if (!active || problem.self == problem.out) return;
+    if (!active || problem.kept == problem.out) return;
     Values values;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) values.values[c] = positive_zero<T>();
-    if (problem.self != nullptr) values = load_self(target);
+    if (problem.kept != nullptr) values = load<T, kColumns>(static_cast<const T*>(problem.kept) + place_of(target));
     store<T, kColumns>(out() + place_of(target), values);
   }
 
   // `sums` holds all contributions but self. Writes what they prove and queues the rest. If the queue is full, returns false
   // and has written nothing.
-  __device__ __forceinline__ bool finish(int64_t target, Sum<T> (&sums)[kColumns]) const {
+  __device__ __forceinline__ bool finish(int64_t target, State<T> (&sums)[kColumns]) const {
     if (has_self()) add(sums, load_self(target));
-    if constexpr (kIsFloat<T>) {
+    if constexpr (kHasMean<State<T>>) {
       if (problem.mean) {
-        const int64_t count = __ldg(problem.offsets + target + 1) - __ldg(problem.offsets + target);
-        return write(target, sums, [count](const Sum<T>& sum, T* result) { return sum.round_mean(count, result); });
+        const int64_t count = __ldg(problem.offsets + target + 1) - __ldg(problem.offsets + target) + problem.own;
+        return write(target, sums, [count](const State<T>& sum, T* result) { return sum.round_mean(count, result); });
       }
     }
-    return write(target, sums, [](const Sum<T>& sum, T* result) { return sum.round(result); });
+    return write(target, sums, [](const State<T>& sum, T* result) { return sum.round(result); });
   }
 
   template <class Round>
-  __device__ __forceinline__ bool write(int64_t target, const Sum<T> (&sums)[kColumns], Round&& round) const {
+  __device__ __forceinline__ bool write(int64_t target, const State<T> (&sums)[kColumns], Round&& round) const {
     Values results;
     unsigned failed = 0;
 #pragma unroll
@@ -151,12 +151,14 @@ struct SegmentLane {
       store<T, kColumns>(out() + place_of(target), results);
       return true;
     }
-    int slot = queue.reserve(__popc(failed));
+    int slot = kIsSum<State<T>> ? queue.reserve(__popc(failed)) : 0;
     if (slot < 0) return false;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       if (((failed >> c) & 1) == 0) {
         out()[place_of(target) + c] = results.values[c];
+      } else if constexpr (!kIsSum<State<T>>) {
+        mark_unsettled(problem, place_of(target) + c);
       } else {
         queue.targets[slot] = static_cast<int>(target - unit_target);
         queue.columns[slot] = static_cast<uint8_t>(in_tile + c);
@@ -180,18 +182,19 @@ struct WalkerState {
 
 // A walker's way through its items, until the last or until the queue is full. In the end `tails` has the rows of the
 // target that goes on in the next walker.
-template <class T, int kColumns>
-__device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& problem, const SegmentLane<T, kColumns>& lane,
+template <class T, int kColumns, template <class> class State>
+__device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& problem,
+                                     const SegmentLane<T, kColumns, State>& lane,
                                      const T* src,  // the lane's columns in row 0 of this outer
                                      int64_t first_row, int num_rows, int64_t first_target, int num_targets,
-                                     Sum<T> (*heads)[kSegmentThreads], Sum<T> (*tails)[kSegmentThreads]) {
+                                     State<T> (*heads)[kSegmentThreads], State<T> (*tails)[kSegmentThreads]) {
   constexpr int kAhead = kRowsAhead<T, kColumns>;
   const int64_t* offsets = problem.offsets + first_target;
   const auto row_before = [&](int target) {
     const int64_t row = __ldg(offsets + target) - first_row;
     return static_cast<int>(row < 0 ? -1 : row < INT32_MAX ? row : INT32_MAX);
   };
-  Sum<T> sums[kColumns];
+  State<T> sums[kColumns];
   clear(sums);
   int target = state.target;
   // Nobody stops in a target that is late, which is left to the merging.
@@ -214,7 +217,7 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
       source_rows(problem, first_row + row, num_ahead, rows);
       Pack<T, kColumns> values[kAhead];
       load_rows(problem, src, rows, values);
-      if (problem.weight.is_one) {
+      if (!kIsSum<State<T>> || problem.weight.is_one) {
         if (count == kAhead) {
 #pragma unroll
           for (int j = 0; j < kAhead; ++j) add(sums, values[j]);
@@ -224,7 +227,7 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
             if (j < count) add(sums, values[j]);
           }
         }
-      } else {
+      } else if constexpr (kIsSum<State<T>>) {
 #pragma unroll
         for (int j = 0; j < kAhead; ++j) {
           if (j >= count) continue;
@@ -270,11 +273,11 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
   }
 }
 
-template <class T, int kColumns>
+template <class T, int kColumns, template <class> class State>
 __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
     reduce_segments_kernel(const __grid_constant__ SegmentProblem problem) {
-  __shared__ Sum<T> heads[kColumns][kSegmentThreads];
-  __shared__ Sum<T> tails[kColumns][kSegmentThreads];
+  __shared__ State<T> heads[kColumns][kSegmentThreads];
+  __shared__ State<T> tails[kColumns][kSegmentThreads];
   __shared__ int64_t starts[kSegmentThreads + 1];  // the target in which each walker starts, and where the last one stops
   __shared__ ExactQueue queue;
 
@@ -282,7 +285,7 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
   const unsigned slice_index = blockIdx.x % problem.num_slices;
   const SegmentPath path(problem);
   const Slice slice(problem, slice_index, kColumns);
-  const SegmentLane<T, kColumns> lane(problem, slice, queue, starts[0]);
+  const SegmentLane<T, kColumns, State> lane(problem, slice, queue, starts[0]);
   const int thread = static_cast<int>(threadIdx.x);
   const int walker = thread / problem.lanes;
   const int num_walkers = kSegmentThreads / problem.lanes;
@@ -317,7 +320,7 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
       walk(state, problem, lane, src, row, num_rows, first_target, num_targets, heads, tails);
     }
     const bool all_through = __syncthreads_and(state.is_through);
-    if constexpr (kIsFloat<T>) {
+    if constexpr (kHasMean<State<T>>) {
       // Uniform: nobody adds to the queue between the barriers.
       if (queue.count > 0) {
         write_queued<T>(problem, queue, kColumns, starts[0]);
@@ -329,7 +332,7 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
     if (all_through) break;
   }
 
-  Sum<T> sums[kColumns];
+  State<T> sums[kColumns];
   // Inclusive scan over the walkers that end in the same target: tails[w] becomes all rows of it in this block up to w.
   for (int step = 1; step < num_walkers; step *= 2) {
     const bool joins = walker >= step && starts[walker - step + 1] == starts[walker + 1];
@@ -347,7 +350,7 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
   }
 
   const auto leave_partial = [&](bool tail) {
-    Sum<T>* partial = partial_of<T>(problem, unit, slice_index, tail, kColumns);
+    State<T>* partial = partial_of<State<T>>(problem, unit, slice_index, tail, kColumns);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) partial[c * problem.lanes + (thread & (problem.lanes - 1))] = sums[c];
   };
@@ -376,7 +379,7 @@ __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
     }
   }
 
-  if constexpr (kIsFloat<T>) {
+  if constexpr (kHasMean<State<T>>) {
     __syncthreads();
     write_queued<T>(problem, queue, kColumns, starts[0]);
   }

@@ -80,11 +80,11 @@ __attribute__((noinline)) __device__ T round_pooled(const SegmentProblem& proble
   return scan.template round<T, typename ExactTerms<T>::Format>(kNumLimbs<T>, Team{true}.any(flags), count);
 }
 
-template <class T, int kColumns>
+template <class T, int kColumns, template <class> class State>
 __global__ void __launch_bounds__(kSegmentThreads)
     reduce_split_segments_kernel(const __grid_constant__ SegmentProblem problem) {
   constexpr int kWords = kColumns;  // of 32 columns: a tile has at most 32 * kColumns
-  __shared__ Sum<T> merged[kColumns][kSegmentThreads];
+  __shared__ State<T> merged[kColumns][kSegmentThreads];
   __shared__ uint32_t flagged[kWords];
 
   const int64_t unit = blockIdx.x / problem.num_slices + 1;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kSegmentThreads)
   const int64_t last_unit = (first_item + length) / path.items_per_unit;
   const int64_t num_helpers = (last_unit - first_unit + kUnitsPerHelper - 1) / kUnitsPerHelper;
   const int64_t helper = (unit - first_unit - 1) / kUnitsPerHelper;
-  if ((unit - first_unit - 1) % kUnitsPerHelper != 0) return;
+  if ((unit - first_unit - 1) % kUnitsPerHelper != 0 || (!kIsSum<State<T>> && helper > 0)) return;
 
   const Slice slice(problem, slice_index, kColumns);
   const int thread = static_cast<int>(threadIdx.x);
@@ -113,12 +113,11 @@ __global__ void __launch_bounds__(kSegmentThreads)
   const int num_walkers = kSegmentThreads / lanes;
   if (thread < kWords) flagged[thread] = 0;
 
-  Sum<T> sums[kColumns];
-#pragma unroll
-  for (int c = 0; c < kColumns; ++c) sums[c] = Sum<T>::empty();
+  State<T> sums[kColumns];
+  clear(sums);
 #pragma unroll 2
   for (int64_t u = first_unit + walker; u <= last_unit; u += num_walkers) {
-    const Sum<T>* partial = partial_of<T>(problem, u, slice_index, u < last_unit, kColumns);
+    const State<T>* partial = partial_of<State<T>>(problem, u, slice_index, u < last_unit, kColumns);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) sums[c].merge(partial[c * lanes + lane]);
   }
@@ -136,7 +135,7 @@ __global__ void __launch_bounds__(kSegmentThreads)
 
   const int64_t row_place = (slice.first_target + target) * problem.inner;
   T* out = static_cast<T*>(problem.out) + row_place;
-  const int64_t count = problem.mean ? length : 1;
+  const int64_t count = problem.mean ? length + problem.own : 1;
   if (walker == 0) {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
@@ -145,13 +144,15 @@ __global__ void __launch_bounds__(kSegmentThreads)
       if (column >= problem.inner) continue;
       T result;
       bool certified = false;
-      if constexpr (kIsFloat<T>) {
-        certified = problem.mean ? merged[c][thread].round_mean(length, &result) : merged[c][thread].round(&result);
-        certified = certified && !problem.force_exact;
+      if constexpr (kHasMean<State<T>>) {
+        certified = problem.mean ? merged[c][thread].round_mean(count, &result) : merged[c][thread].round(&result);
       } else {
         certified = merged[c][thread].round(&result);
       }
-      if (!certified) {
+      if (kIsFloat<T>) certified = certified && !problem.force_exact;
+      if (!certified && !kIsSum<State<T>>) {
+        mark_unsettled(problem, row_place + column);
+      } else if (!certified) {
         atomicOr(&flagged[in_tile / 32], 1u << (in_tile % 32));
       } else if (helper == 0) {
         out[column] = result;
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(kSegmentThreads)
     }
   }
 
-  if constexpr (kIsFloat<T>) {
+  if constexpr (kHasMean<State<T>>) {
     __shared__ unsigned long long limbs[kNumLimbs<T>];
     __shared__ uint32_t flags;
     __shared__ bool is_last;

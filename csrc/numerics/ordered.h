@@ -15,6 +15,7 @@ struct FloatOrder {
   using Bits = BitsOfFloat;
   using Key = std::make_signed_t<Bits>;
   static constexpr Key kTop = std::numeric_limits<Key>::max();
+  static constexpr bool kHasLeast = false;  // no number has the least key of all
 
   static REPROCUDA_HD Key key(Bits bits, bool largest) {
     if (static_cast<Key>(bits & kTop) > static_cast<Key>(kInfinity)) return kTop;
@@ -39,6 +40,7 @@ template <class Integer>
 struct IntegerOrder {
   using Bits = Integer;
   using Key = std::make_signed_t<Integer>;
+  static constexpr bool kHasLeast = true;
 
   static REPROCUDA_HD Key key(Bits bits, bool largest) { return static_cast<Key>(static_cast<Key>(bits) ^ flip(largest)); }
   static REPROCUDA_HD Bits bits(Key key, bool largest) { return static_cast<Bits>(key ^ flip(largest)); }

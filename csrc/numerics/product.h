@@ -7,7 +7,8 @@
 //
 // 16- and 32-bit floats: two directed fp64 products enclose the exact one (ProductInterval). A product that is a tie has an
 // odd part of at most 25 bits, and so has every partial product, in any order: ties are exact, and both ends meet in them.
-// fp64: a double-double (CompensatedProduct) that counts its inexact steps, each of which loses less than 2^-103 of it.
+// fp64: a double-double (CompensatedProduct) that counts its inexact steps, each of which loses less than 2^-103 of it. It
+// serves narrower formats as well.
 #pragma once
 
 #include "double_double.h"
@@ -70,7 +71,8 @@ REPROCUDA_HD bool certify_product(int64_t tail, double low, double high, T* resu
 }
 
 // |product| / 2^exponent is head + rest, but for a relative error of inexact * 2^-103.
-REPROCUDA_HD bool certify_product(int64_t tail, double head, double rest, double inexact, double* result) {
+template <class T>
+REPROCUDA_HD bool certify_product(int64_t tail, double head, double rest, double inexact, T* result) {
   const bool negative = (tail & 1) != 0;
   if (detail::classify_product(negative, head, result)) return true;
   // As a 128-bit integer high * 2^64 + low in units of 2^(exponent of the head's last bit - 64).
@@ -95,13 +97,13 @@ REPROCUDA_HD bool certify_product(int64_t tail, double head, double rest, double
   }
   const int exponent = detail::clamped_exponent(upper.exponent - 64 + (tail >> ProductTail::kExponentShift));
   if (inexact == 0.0) {
-    *result = round_scaled_wide<double>(negative, high, low, exponent, sticky);
+    *result = round_scaled_wide<T>(negative, high, low, exponent, sticky);
     return true;
   }
   const uint64_t error = static_cast<uint64_t>(inexact) << 14;  // the head is below 2^117 of these units
-  const double least = round_scaled_wide<double>(negative, high - (low < error ? 1 : 0), low - error, exponent, false);
+  const T least = round_scaled_wide<T>(negative, high - (low < error ? 1 : 0), low - error, exponent, false);
   const uint64_t most_low = low + error + 1;
-  *result = round_scaled_wide<double>(negative, high + (most_low < low ? 1 : 0), most_low, exponent, false);
+  *result = round_scaled_wide<T>(negative, high + (most_low < low ? 1 : 0), most_low, exponent, false);
   return bits_of(least) == bits_of(*result);
 }
 
@@ -174,7 +176,8 @@ struct CompensatedProduct {
       return;
     }
     double lost = 0.0;
-    replace(product, add_product(fused_multiply_add(head, factor.magnitude, -product), rest, factor.magnitude, &lost), lost);
+    const double low = add_product(fused_multiply_add(head, factor.magnitude, -product), rest, factor.magnitude, &lost);
+    replace(product, low, lost);
   }
 
   REPROCUDA_HD void merge(const CompensatedProduct& other) {

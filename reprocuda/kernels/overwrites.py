@@ -64,11 +64,6 @@ def _source(self, index, src):
     return torch.full((), src, dtype=self.dtype, device=self.device).expand(index.shape)
 
 
-def _exact(slot: Slot, reduce: str) -> bool:
-    """Whether a reduction is one of ours: on CUDA the product is torch's."""
-    return reduce == "add" or (reduce == "multiply" and slot.device == "cpu")
-
-
 def _scatter_reduce(slot: Slot) -> Callable:
     """scatter(reduce="add"), which is scatter_add, and reduce="multiply", which is scatter_reduce."""
     switch, keys, add, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
@@ -76,7 +71,7 @@ def _scatter_reduce(slot: Slot) -> Callable:
 
     def kernel(self, dim, index, src, *, reduce):
         try:
-            if not switch.on or not _exact(slot, reduce):
+            if not switch.on or reduce not in ("add", "multiply"):
                 return slot.native(keys, self, dim, index, src, reduce=reduce)
             if checks.on:
                 check_range("scatter", index, 0, size_along(self, dim))
@@ -94,7 +89,7 @@ def _scatter_reduce_out(slot: Slot) -> Callable:
 
     def kernel(self, dim, index, src, *, reduce, out):
         try:
-            if not switch.on or not _exact(slot, reduce):
+            if not switch.on or reduce not in ("add", "multiply"):
                 return slot.native(keys, self, dim, index, src, reduce=reduce, out=out)
             if checks.on:
                 check_range("scatter", index, 0, size_along(self, dim))

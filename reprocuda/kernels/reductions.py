@@ -53,26 +53,23 @@ def _reduce_out(name: str) -> Callable[[Slot], Callable]:
 
 
 _SCATTER, _INDEX = "scatter_reduce", "index_reduce"
-_CPU = {"cpu": "CPU"}  # on CUDA these are torch's
 SCATTER_REDUCE = (
-    Override("scatter_reduce.two", ops.scatter_reduce, _reduce(_SCATTER), keys=_CPU),
-    Override("scatter_reduce_.two", ops.scatter_reduce_, _reduce(_SCATTER), in_place=True, keys=_CPU),
+    Override("scatter_reduce.two", ops.scatter_reduce, _reduce(_SCATTER)),
+    Override("scatter_reduce_.two", ops.scatter_reduce_, _reduce(_SCATTER), in_place=True),
     Override(
         "scatter_reduce.two_out",
         ops.scatter_reduce_out,
         _reduce_out(_SCATTER),
         writes_through(torch.ops.aten.scatter_reduce.two),
-        keys=_CPU,
     ),
 )
 INDEX_REDUCE = (
-    Override("index_reduce", ops.index_reduce, _reduce(_INDEX), keys=_CPU),
-    Override("index_reduce_", ops.index_reduce_, _reduce(_INDEX), in_place=True, keys=_CPU),
+    Override("index_reduce", ops.index_reduce, _reduce(_INDEX)),
+    Override("index_reduce_", ops.index_reduce_, _reduce(_INDEX), in_place=True),
     Override(
         "index_reduce.out",
         ops.index_reduce_out,
         _reduce_out(_INDEX),
         writes_through(torch.ops.aten.index_reduce),
-        keys=_CPU,
     ),
 )

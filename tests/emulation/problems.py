@@ -42,6 +42,32 @@ def random_bits(rng: np.random.Generator, dtype: str, kind: str, shape: tuple[in
     return bits_of_doubles(generators.KINDS[kind](rng, dtype, (columns, terms))[:, :rows].T, dtype)
 
 
+UFUNCS = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+BOOL_UFUNCS = {"sum": np.bitwise_or, "prod": np.bitwise_and, "amax": np.bitwise_or, "amin": np.bitwise_and}
+
+
+def integer_answer(dtype, src, keys, initial, num_outputs, reduce, include_self) -> np.ndarray:
+    is_bool = dtype == "bool"
+    values = (src != 0).astype(np.uint8) if is_bool else src.view(dtype)
+    kept = np.zeros(num_outputs, values.dtype) if initial is None else initial.view(values.dtype)
+    own = kept if initial is not None and include_self else None
+    count = np.bincount(keys, minlength=num_outputs)
+    answer = kept.copy() if own is None else (own != 0).astype(np.uint8) if is_bool else own.copy()
+    order = np.argsort(keys, kind="stable")
+    if own is None:  # the first of each takes the place of what was there
+        first = order[np.unique(keys[order], return_index=True)[1]]
+        answer[keys[first]] = values[first]
+        rest = np.setdiff1d(order, first)
+    else:
+        rest = order
+    (BOOL_UFUNCS if is_bool else UFUNCS)[reduce].at(answer, keys[rest], values[rest])
+    if reduce == "mean":
+        members = np.maximum(count + (own is not None), 1)
+        answer = np.array([int(a) // int(n) for a, n in zip(answer, members, strict=True)], object).astype(values.dtype)
+    answer[count == 0] = kept[count == 0]
+    return answer.view(src.dtype)
+
+
 def exact_answer(
     dtype: str,
     src: np.ndarray,  # [n] bits
@@ -51,24 +77,21 @@ def exact_answer(
     *,
     alpha: tuple[float, float, int] | None = None,
     pairs: bool = False,
-    mean: bool = False,
+    reduce: str = "sum",
+    include_self: bool = True,
 ) -> np.ndarray:
     live = keys >= 0
     src, keys = src[live], keys[live]
-    if dtype == "bool":
-        answer = np.zeros(num_outputs, np.uint8) if initial is None else (initial != 0).astype(np.uint8)
-        answer[keys[src != 0]] = 1
-        return answer
     if dtype in INTEGERS:
-        answer = np.zeros(num_outputs, src.dtype) if initial is None else initial.copy()
         factor = np.array(1 if alpha is None else alpha[2]).astype(np.int64).astype(src.dtype)
         with np.errstate(over="ignore"):
-            np.add.at(answer, keys, src * factor)
-        return answer
+            return integer_answer(dtype, src * factor, keys, initial, num_outputs, reduce, include_self)
     if alpha is None:
-        return oracle.exact_segment_sums(src, keys, num_outputs, dtype, initial=initial, mean=mean)
+        return oracle.exact_segment_reductions(
+            src, keys, num_outputs, dtype, reduce, initial=initial, include_self=include_self
+        )
     if not pairs:
-        return oracle.exact_segment_sums(src, keys, num_outputs, dtype, weights=alpha[0], initial=initial, mean=mean)
+        return oracle.exact_segment_sums(src, keys, num_outputs, dtype, weights=alpha[0], initial=initial)
     real, imag, _ = alpha
     odd = keys % 2 == 1  # an imaginary part
     crossed = np.where(odd, keys - 1, keys + 1)
@@ -87,7 +110,8 @@ class RowProblem:
     in_place: bool = False
     alpha: tuple[float, float, int] | None = None  # real, imaginary, integer
     pairs: bool = False
-    mean: bool = False
+    reduce: str = "sum"
+    include_self: bool = True
     ignored_target: int = -1
     planned: str = ""  # "permutation" or "sorted": given a plan instead of an index
 
@@ -120,7 +144,7 @@ class RowProblem:
         initial = None if self.initial is None else self.initial.reshape(-1)
         return exact_answer(
             self.dtype, self.src.reshape(-1), keys, initial, outer * self.num_targets * inner,
-            alpha=self.alpha, pairs=self.pairs, mean=self.mean,
+            alpha=self.alpha, pairs=self.pairs, reduce=self.reduce, include_self=self.include_self,
         )  # fmt: skip
 
     def run(self, **options: Any) -> np.ndarray:
@@ -128,7 +152,8 @@ class RowProblem:
         description = {
             "dtype": self.dtype, "src": self.src, "outer": outer, "num_rows": rows, "inner": inner,
             "num_targets": self.num_targets, "self": self.initial, "in_place": self.in_place, "alpha": self.alpha,
-            "complex_pairs": self.pairs, "mean": self.mean, "ignored_target": self.ignored_target, **options,
+            "complex_pairs": self.pairs, "reduce": self.reduce, "include_self": self.include_self,
+            "ignored_target": self.ignored_target, **options,
         }  # fmt: skip
         if self.planned:
             order = np.argsort(self.index, kind="stable")
@@ -156,6 +181,8 @@ class ElementProblem:
     initial: np.ndarray | None = None
     in_place: bool = False
     pairs: bool = False  # the last axis of src and initial, of size 2, is not part of the shape
+    reduce: str = "sum"
+    include_self: bool = True
     options: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -183,7 +210,10 @@ class ElementProblem:
             keys = np.stack([2 * keys, 2 * keys + 1], axis=-1)
         initial = None if self.initial is None else self.initial.reshape(-1)
         num_outputs = int(np.prod(self.out_shape)) * (2 if self.pairs else 1)
-        return exact_answer(self.dtype, live.reshape(-1), keys.reshape(-1), initial, num_outputs)
+        return exact_answer(
+            self.dtype, live.reshape(-1), keys.reshape(-1), initial, num_outputs,
+            reduce=self.reduce, include_self=self.include_self,
+        )  # fmt: skip
 
     def run(self, **options: Any) -> np.ndarray:
         item = self.src.itemsize * (2 if self.pairs else 1)
@@ -194,7 +224,8 @@ class ElementProblem:
             "src_strides": [s // item for s in np.ascontiguousarray(self.src).strides[: index.ndim]],
             "index_strides": [s // index.itemsize for s in index.strides], "out_strides": self._out_strides(),
             "dim_size": self.out_shape[self.dim], "num_out": int(np.prod(self.out_shape)),
-            "self": self.initial, "in_place": self.in_place, **self.options, **options,
+            "self": self.initial, "in_place": self.in_place, "reduce": self.reduce, "include_self": self.include_self,
+            **self.options, **options,
         })  # fmt: skip
         return output.view(bits_type(self.dtype))
 

@@ -89,7 +89,7 @@ def test_options(algorithm, dtype, exact):
     size = dict(rows=120, targets=10, inner=4)
     for kind in ("lognormal", "specials", "zeros_and_ones"):
         check(RowProblem.random(dtype, kind, **size, alpha=(0.1, 0.0, 1)), algorithm, force_exact=exact)
-        check(RowProblem.random(dtype, kind, **size, mean=True, with_initial=False), algorithm, force_exact=exact)
+        check(RowProblem.random(dtype, kind, **size, reduce="mean", with_initial=False), algorithm, force_exact=exact)
         check(RowProblem.random(dtype, kind, **size, ignored_target=4), algorithm, force_exact=exact)
     for alpha in (0.0, -0.0, np.inf, np.nan, -1e-30, 1e30):
         check(RowProblem.random(dtype, "lognormal", **size, alpha=(alpha, 0.0, 1)), algorithm, force_exact=exact)

@@ -29,6 +29,11 @@ const std::map<std::string, Dtype> kDtypes = {
     {"float32", Dtype::kFloat32}, {"float64", Dtype::kFloat64},
 };
 
+const std::map<std::string, Reduction> kReductions = {
+    {"sum", Reduction::kSum},   {"mean", Reduction::kMean}, {"prod", Reduction::kProd},
+    {"amax", Reduction::kAmax}, {"amin", Reduction::kAmin},
+};
+
 const std::map<std::string, Algorithm> kAlgorithms = {
     {"auto", Algorithm::kAuto},        {"rows", Algorithm::kRows},   {"bins", Algorithm::kBins},
     {"fixed_point", Algorithm::kFixedPoint}, {"small", Algorithm::kSmall},
@@ -182,7 +187,8 @@ py::tuple accumulate_rows(const py::dict& description) {
   problem.num_rows = fields.take<int64_t>("num_rows");
   problem.inner = fields.take("inner", int64_t{1});
   problem.alpha = take_alpha(fields);
-  if (fields.take("mean", false)) problem.reduction = Reduction::kMean;
+  problem.reduction = kReductions.at(fields.take<std::string>("reduce", "sum"));
+  problem.include_self = fields.take("include_self", true);
   problem.ignored_target = fields.take("ignored_target", int64_t{-1});
 
   const Array src = fields.take_array("src").value();
@@ -229,6 +235,8 @@ py::tuple accumulate_elements(const py::dict& description) {
   ElementAccumulation problem;
   problem.dtype = kDtypes.at(fields.take<std::string>("dtype"));
   problem.complex_pairs = fields.take("complex_pairs", false);
+  problem.reduction = kReductions.at(fields.take<std::string>("reduce", "sum"));
+  problem.include_self = fields.take("include_self", true);
   problem.ndim = fields.take<int>("ndim");
   problem.dim = fields.take<int>("dim");
   take_numbers(fields, "sizes", problem.sizes, problem.ndim);

@@ -1,66 +1,16 @@
 // Binds csrc/numerics on NumPy arrays. Results of any dtype come back as uint64 arrays of bits, so that -0, NaN and the 16-bit
 // formats need no special case. `mode` names the floating-point state in which the function under test runs.
-#include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
+#include "numerics.h"
 
-#include <algorithm>
-#include <cfenv>
-#include <stdexcept>
-#include <string>
-#include <vector>
+#include <pybind11/stl.h>
 
 #include "numerics/double_double.h"
 #include "numerics/exact_sum.h"
 #include "numerics/fixed_point.h"
 #include "numerics/interval.h"
 
-#ifdef __SSE2__
-#include <xmmintrin.h>
-#endif
-
-namespace py = pybind11;
-
+namespace reprocuda::testing {
 namespace {
-
-using namespace reprocuda;
-using Doubles = py::array_t<double, py::array::c_style | py::array::forcecast>;
-using Ints = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
-using Words = py::array_t<uint64_t, py::array::c_style | py::array::forcecast>;
-using Flags = py::array_t<bool, py::array::c_style | py::array::forcecast>;
-
-// Runs a scope in another rounding mode; "flush" also treats subnormals as zero.
-class FloatingPointMode {
- public:
-  explicit FloatingPointMode(const std::string& name) {
-    std::fegetenv(&saved_);
-    if (name == "down") std::fesetround(FE_DOWNWARD);
-    else if (name == "up") std::fesetround(FE_UPWARD);
-    else if (name == "zero") std::fesetround(FE_TOWARDZERO);
-#ifdef __SSE2__
-    else if (name == "flush") _mm_setcsr(_mm_getcsr() | 0x8040);
-#endif
-    else if (name != "nearest") throw std::invalid_argument("unknown mode " + name);
-  }
-  ~FloatingPointMode() { std::fesetenv(&saved_); }
-
- private:
-  std::fenv_t saved_;
-};
-
-template <class T>
-struct Tag {
-  using type = T;
-};
-
-template <class F>
-auto with_dtype(const std::string& name, F&& f) {
-  if (name == "float16") return f(Tag<Half>());
-  if (name == "bfloat16") return f(Tag<BFloat16>());
-  if (name == "float32") return f(Tag<float>());
-  if (name == "float64") return f(Tag<double>());
-  throw std::invalid_argument("unknown dtype " + name);
-}
 
 template <class F>
 auto with_format(const std::string& name, F&& f) {
@@ -134,21 +84,6 @@ py::tuple certify_ends(Doubles lo, Doubles hi, const std::string& dtype, int64_t
   return py::make_tuple(certified, bits);
 }
 
-// Rows of `values` [rows, terms] are cut into parts of `chunk` terms; the partial sums merge from the last part to the first
-// if `reversed`, else in order.
-template <class Sum, class Add>
-Sum sum_in_parts(int64_t terms, int64_t chunk, bool reversed, Add&& add) {
-  std::vector<Sum> parts;
-  for (int64_t begin = 0; begin < terms; begin += chunk) {
-    parts.push_back(Sum::empty());
-    for (int64_t i = begin; i < std::min(terms, begin + chunk); ++i) add(parts.back(), i);
-  }
-  if (reversed) std::reverse(parts.begin(), parts.end());
-  Sum total = Sum::empty();
-  for (const Sum& part : parts) total.merge(part);
-  return total;
-}
-
 // Both ends of each row. "upward" stands for a vector loop that keeps (hi, -lo) in one rounding mode.
 py::tuple interval_ends(Doubles values, int64_t chunk, bool reversed, bool upward) {
   const int64_t rows = values.shape(0);
@@ -168,7 +103,7 @@ py::tuple interval_ends(Doubles values, int64_t chunk, bool reversed, bool upwar
       }
       ends = {-negated_low, high};
     } else {
-      ends = sum_in_parts<Interval>(terms, chunk, reversed, [&](Interval& part, int64_t i) { part.add(x[i]); });
+      ends = reduce_in_parts<Interval>(terms, chunk, reversed, [&](Interval& part, int64_t i) { part.add(x[i]); });
     }
     lo.mutable_data()[row] = ends.lo;
     hi.mutable_data()[row] = ends.hi;
@@ -190,7 +125,7 @@ py::tuple compensated_sum(Doubles values, Doubles weights, int64_t count, int64_
       if (w == nullptr) part.add(x[i]);
       else part.add_product(w[i], x[i], &inexact);
     };
-    const auto total = sum_in_parts<CompensatedSum>(terms, chunk, reversed, add);
+    const auto total = reduce_in_parts<CompensatedSum>(terms, chunk, reversed, add);
     double result = 0.0;
     const bool proven = count == 1 ? total.certify(&result) : total.certify_mean(count, &result);
     certified.mutable_data()[row] = proven && (!inexact || !is_finite(total.scaled));
@@ -322,8 +257,11 @@ py::tuple add_exactly(int64_t high, uint64_t low, double x, int exponent) {
 }
 
 }  // namespace
+}  // namespace reprocuda::testing
 
 PYBIND11_MODULE(reprocuda_numerics, module) {
+  using namespace reprocuda::testing;
+  bind_products(module);
   module.def("round_to", &round_to_dtype, py::arg("values"), py::arg("dtype"), py::arg("mode") = "nearest");
   module.def("widen", &widen, py::arg("bits"), py::arg("dtype"), py::arg("mode") = "nearest");
   module.def("directed", &for_each_pair<directed>);

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import sympy
 
 from tests import oracle
 
@@ -106,3 +109,16 @@ KINDS = {
 def matrix(kind: str, dtype: str, rows: int, terms: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng([seed, rows, terms, *kind.encode(), *dtype.encode()])
     return np.ascontiguousarray(KINDS[kind](rng, dtype, (rows, terms)))
+
+
+def _prime_factors(number: int) -> list[float]:
+    primes = [p for p, power in sympy.factorint(number).items() for _ in range(power)]
+    assert max(primes) < 2**53
+    return [float(p) for p in primes]
+
+
+def beside_a_tie(n: int, copies: int = 1) -> np.ndarray:
+    """Factors of (2^53 + 3) * (2^n - 1)^copies: below a tie of float64 that would go up, by copies * 2^-n of it."""
+    mersenne = [f for d in sympy.divisors(n) if d > 1 for f in _prime_factors(int(sympy.cyclotomic_poly(d, 2)))]
+    assert math.prod(map(int, mersenne)) == 2**n - 1
+    return np.array([_prime_factors(2**53 + 3) + mersenne * copies])

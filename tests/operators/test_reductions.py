@@ -1,44 +1,19 @@
 """Reductions by index other than the sum, against fractions; their derivatives where a formula could go wrong."""
 
 import math
-from fractions import Fraction
 
 import pytest
 import torch
 
 import reprocuda
 from tests import oracle
+from tests.numerics.generators import beside_a_tie
 from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
 from tests.operators.forcing import STAGES, forced
 
 REDUCTIONS = ("sum", "mean", "prod", "amax", "amin")
 KINDS = ("normal", "small integers", "wide", "extreme", "beside one", "special")
 TARGETS = 7
-
-
-def exact(values: list[float], reduce: str, dtype: str) -> int:
-    """The bits of the reduction of some numbers, by fractions; what these do not hold by the contract's rules."""
-    form = oracle.FORMATS[dtype]
-    if any(map(math.isnan, values)):
-        return form.nan
-    if reduce in ("amax", "amin"):
-        chosen = (max if reduce == "amax" else min)(values, key=lambda value: (value, math.copysign(1, value)))
-        sign = form.sign if math.copysign(1, chosen) < 0 else 0
-        if math.isinf(chosen):
-            return form.infinity | sign
-        return oracle.round_fraction(Fraction(chosen), dtype) if chosen else sign
-    infinite = [value for value in values if math.isinf(value)]
-    if reduce == "prod":
-        sign = form.sign if sum(math.copysign(1, value) < 0 for value in values) % 2 else 0
-        if 0 in values:
-            return form.nan if infinite else sign
-        return form.infinity | sign if infinite else oracle.round_fraction(math.prod(map(Fraction, values)), dtype)
-    if infinite:
-        return form.nan if len(set(infinite)) == 2 else form.infinity | (form.sign if infinite[0] < 0 else 0)
-    total = sum(map(Fraction, values))
-    if total == 0:
-        return form.sign if all(math.copysign(1, value) < 0 for value in values) else 0
-    return oracle.round_fraction(total / (len(values) if reduce == "mean" else 1), dtype)
 
 
 def make(kind: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -70,7 +45,8 @@ def check(got, x, index, source, reduce, include_self, dtype) -> int:
             values = source[where == target, column].double().tolist()
             want = int(before[target, column])
             if values:
-                want = exact(values + ([float(x[target, column])] if include_self else []), reduce, dtype)
+                own = [float(x[target, column])] if include_self else []
+                want = oracle.exact_reduction(values + own, reduce, dtype)
             assert int(bits[target, column]) == want, (reduce, include_self, dtype, values[:8])
     return bits.size
 
@@ -109,7 +85,7 @@ def test_long_products(dtype):
         got = reprocuda.scatter_reduce(
             torch.ones(1, dtype=DTYPES[dtype]), 0, torch.zeros(6000, dtype=torch.long), factors[order], "prod"
         )
-        assert int(to_numpy_bits(got)[0]) == exact(factors.double().tolist(), "prod", dtype)
+        assert int(to_numpy_bits(got)[0]) == oracle.exact_reduction(factors.double().tolist(), "prod", dtype)
     # (1 + 2^-k)(1 + 2^-j) with k + j = precision is a tie but for the term in between.
     precision = oracle.FORMATS[dtype].fraction_bits + 1
     for k in range(1, precision):
@@ -117,7 +93,27 @@ def test_long_products(dtype):
         for stage in STAGES:
             with forced(stage=stage):
                 got = reprocuda.index_reduce(torch.ones(1, dtype=pair.dtype), 0, torch.tensor([0, 0]), pair, "prod")
-            assert int(to_numpy_bits(got)[0]) == exact(pair.double().tolist(), "prod", dtype)
+            assert int(to_numpy_bits(got)[0]) == oracle.exact_reduction(pair.double().tolist(), "prod", dtype)
+
+
+@pytest.mark.parametrize("n", [60, 110, 120, 210, 420])
+@pytest.mark.parametrize("columns", [1, 2, 9])
+def test_products_beside_a_tie(n, columns):
+    """Missed by 2^-n of it: beyond a pair of doubles, beyond 8 words; by every way, one and many columns."""
+    factors = torch.from_numpy(beside_a_tie(n)[0])
+    want = oracle.exact_reduction(factors.tolist(), "prod", "float64")
+    generator = torch.Generator().manual_seed(n)
+    for copies in (1, 300):  # few targets and many
+        index = torch.arange(copies).repeat_interleave(factors.numel())
+        order = torch.randperm(index.numel(), generator=generator)
+        source = factors.repeat(copies)[order, None].expand(-1, columns).contiguous()
+        base, index = torch.ones(copies, columns, dtype=torch.float64), index[order]
+        for algorithm in ("auto", "rows", "bins", *["partition"] * (columns == 1)):
+            with forced(algorithm):
+                by_rows = reprocuda.index_reduce(base, 0, index, source, "prod")
+                by_elements = reprocuda.scatter_reduce(base, 0, index[:, None].expand_as(source), source, "prod")
+            for got in (by_rows, by_elements):
+                assert {int(bits) for bits in to_numpy_bits(got).flat} == {want}
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)

@@ -1,0 +1,1 @@
+#include "cuda/multiply_segments.cu"
