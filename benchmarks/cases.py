@@ -1,6 +1,7 @@
 """What is measured: one class a family of operators, each with its baselines beside it, and the goals on the CPU."""
 
 import functools
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -39,16 +40,17 @@ def torch_deterministic():
 
 @dataclass
 class Problem:
-    """The tensors of one case: sums of src by index, into an output that starts at zero."""
+    """The tensors of one case: src reduced by index, into an output that starts at `start`."""
 
     index: torch.Tensor  # [rows]
     src: torch.Tensor  # [rows, features], or [rows] where features is 1
     segments: int
     sample: Sample
+    start: float = 0.0
     copies: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)  # (out, src), rotated by the timer
 
-    def zeros(self) -> torch.Tensor:
-        return self.src.new_zeros((self.segments, *self.src.shape[1:]))
+    def fresh(self) -> torch.Tensor:
+        return self.src.new_full((self.segments, *self.src.shape[1:]), self.start)
 
     def nan(self) -> torch.Tensor:
         return torch.full_like(self.src, float("nan"))
@@ -65,11 +67,14 @@ def make_problem(case: "Case", device: str) -> Problem:
         index = torch.randint(case.segments, (case.rows,), generator=generator)
     shape = (case.rows,) if case.features == 1 else (case.rows, case.features)
     src = torch.randn(shape, generator=generator).to(dtype)
-    sample = Sample.draw(index, src.reshape(case.rows, -1), case.segments)
-    problem = Problem(index.to(device), src.to(device), case.segments, sample)
-    footprint = problem.src.nbytes + problem.zeros().nbytes
+    start = 0.0
+    if case.reduce != "sum":  # near 1, so that products neither overflow nor vanish
+        start, src = 1.0, (torch.rand(shape, generator=generator) + 0.5).to(dtype)
+    sample = Sample.draw(index, src.reshape(case.rows, -1), case.segments, case.reduce, start)
+    problem = Problem(index.to(device), src.to(device), case.segments, sample, start)
+    footprint = problem.src.nbytes + problem.fresh().nbytes
     num_copies = 1 + COLD_CACHE_BYTES // footprint if device == "cuda" else 1
-    problem.copies = [(problem.zeros(), problem.src.clone()) for _ in range(min(num_copies, 64))]
+    problem.copies = [(problem.fresh(), problem.src.clone()) for _ in range(min(num_copies, 64))]
     return problem
 
 
@@ -88,6 +93,7 @@ class Case(ABC):
     dtype: str = "float32"
     variants: bool = True  # also all-NaN input, every output through the fallback, and a plan that is reused
     goals: dict = field(default_factory=dict)  # threads -> {(contestant, baseline): largest ratio}
+    reduce: str = "sum"
 
     @property
     def family(self) -> str:
@@ -106,14 +112,14 @@ class Case(ABC):
 
         def prepare(copy: int) -> None:
             out, _ = problem.copies[copy]
-            out.zero_()
+            out.fill_(problem.start)
 
         def call(copy: int) -> object:
             out, finite = problem.copies[copy]
             return run(out, finite if src is None else src)
 
         def judge() -> tuple[str, float | None]:
-            result = run(problem.zeros(), problem.src if src is None else src)
+            result = run(problem.fresh(), problem.src if src is None else src)
             if promise == "nan":
                 return ("" if problem.sample.is_nan(result) else "not NaN", None)
             share = problem.sample.share_right(result)
@@ -210,6 +216,37 @@ class EmbeddingBackward(Case):
 
 
 @dataclass(frozen=True)
+class Reducing(Case):
+    """Other reductions than the sum, of rows or with `elements` of single elements; self is one more member."""
+
+    elements: bool = False
+
+    @property
+    def family(self) -> str:
+        return f"{'Scatter' if self.elements else 'Index'}Reduce {self.reduce}"
+
+    def contestants(self, problem: Problem) -> list[Contestant]:
+        rows = problem.index
+        spread = rows if self.features == 1 else rows[:, None].repeat(1, self.features)
+        name = "scatter_reduce_" if self.elements else "index_reduce_"
+        index, ours_ = spread if self.elements else rows, getattr(torch.ops.reprocuda, name)
+
+        def native(out, src):
+            return getattr(out, name)(0, index, src, self.reduce)
+
+        def ours(out, src):
+            ours_(out, 0, index, src, self.reduce)
+            return out
+
+        add = functools.partial(self.contestant, problem)
+        return [
+            add(name, native),
+            add(DETERMINISTIC, native, scope=torch_deterministic),
+            add(OURS, ours, promise="exact"),
+        ]
+
+
+@dataclass(frozen=True)
 class Overwriting(Case):
     """Rows, or with `elements` single elements, written over what is there; the last in source order must stand."""
 
@@ -239,9 +276,9 @@ class Overwriting(Case):
             def judge() -> tuple[str, float | None]:
                 positions = torch.arange(self.rows, device=rows.device)
                 last = rows.new_full((self.segments,), -1).scatter_reduce(0, rows, positions, "amax")
-                wanted = problem.zeros()
+                wanted = problem.fresh()
                 wanted[last >= 0] = problem.src[last[last >= 0]]
-                right = (run(problem.zeros(), problem.src) == wanted).double().mean().item()
+                right = (run(problem.fresh(), problem.src) == wanted).double().mean().item()
                 wrong = keeps_order and right != 1
                 return (f"only {right:.0%} of the outputs are the last in source order" if wrong else "", right)
 
@@ -271,6 +308,17 @@ SHAPES = {
 }
 
 
+def reducing_cases() -> list[Case]:
+    cases: list[Case] = []
+    shapes = [(1_000_000, 16, 100_000), (200_000, 256, 10_000), (1_000_000, 1, 10_000), (1_000_000, 1, 1_000_000)]
+    for reduce, shape, elements in itertools.product(("mean", "prod", "amax", "amin"), shapes, (False, True)):
+        name = "scatter_reduce_" if elements else "index_reduce_"
+        goals = {2: {(OURS, name): 3.0}}  # and at most 1 on the median case
+        for dtype in ("float32", "float64", "bfloat16") if reduce in ("mean", "prod") else ("float32",):
+            cases.append(Reducing(*shape, dtype=dtype, goals=goals, reduce=reduce, elements=elements))
+    return cases
+
+
 def all_cases() -> list[Case]:
     cases: list[Case] = []
     for (rows, features, segments, zipf), (goal, scatter_goal) in SHAPES.items():
@@ -285,6 +333,7 @@ def all_cases() -> list[Case]:
         cases += [IndexAdd(*shape, dtype=dtype, variants=False) for dtype in ("bfloat16", "float64")]
         cases.append(EmbeddingBackward(*shape, goals={2: {(OURS, "embedding_dense_backward"): 0.4}}))
     cases.append(ScatterAdd(1_000_000, 16, 100_000))
+    cases += reducing_cases()
     for shape in ((1_000_000, 16, 100_000), (200_000, 256, 10_000), (1_000_000, 1, 1_000_000)):
         cases.append(Overwriting(*shape, goals={2: {(OURS, "index_copy_"): 1.0}}))
         limit = 1.5 if shape[1] == 1 else 1.0

@@ -1,6 +1,9 @@
 """The benchmark's own judge: sampled outputs recomputed in whole numbers, so that no wrong result is timed."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 
@@ -13,24 +16,37 @@ _FORMATS = {  # significand bits, exponent of the smallest subnormal
 }
 
 
-def round_once(total: int, dtype: torch.dtype) -> float:
-    """total * 2**-1074 as the nearest number of a dtype, ties to even. For sums far below overflow."""
+def round_once(value: Fraction, dtype: torch.dtype) -> float:
+    """The nearest number of a dtype, ties to even. For values far below overflow."""
     precision, lowest = _FORMATS[dtype]
-    dropped = max(abs(total).bit_length() - precision, lowest + _SCALE)
-    if dropped <= 0:
-        return total / 2**_SCALE
-    kept, rest = divmod(abs(total), 1 << dropped)
-    half = 1 << (dropped - 1)
-    kept += rest > half or (rest == half and kept % 2 == 1)
-    return (kept << dropped) / 2**_SCALE * (1 if total >= 0 else -1)
+    top = abs(value.numerator).bit_length() - value.denominator.bit_length()
+    top -= abs(value) < Fraction(2) ** top
+    unit = max(top - precision + 1, lowest)
+    return math.ldexp(round(value / Fraction(2) ** unit), unit)
 
 
-def exact_sum(values: list[float]) -> int:
+def exact_sum(values: list[float]) -> Fraction:
     total = 0
     for value in values:
         numerator, denominator = value.as_integer_ratio()
         total += numerator << (_SCALE + 1 - denominator.bit_length())
-    return total
+    return Fraction(total, 1 << _SCALE)
+
+
+def exact_product(values: list[float]) -> Fraction:
+    parts = [Fraction(value) for value in values]
+    while len(parts) > 1:  # by halves: products of numbers of like sizes are fast
+        parts = [math.prod(parts[i : i + 2]) for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+EXACT: dict[str, Callable[[list[float]], Fraction]] = {
+    "sum": exact_sum,
+    "mean": lambda values: exact_sum(values) / len(values),
+    "prod": exact_product,
+    "amax": lambda values: Fraction(max(values)),
+    "amin": lambda values: Fraction(min(values)),
+}
 
 
 @dataclass(frozen=True)
@@ -42,8 +58,10 @@ class Sample:
     right: torch.Tensor  # [num_samples]
 
     @classmethod
-    def draw(cls, index: torch.Tensor, src: torch.Tensor, segments: int) -> "Sample":
-        """Sums of src [rows, features] by index [rows], starting from zero."""
+    def draw(
+        cls, index: torch.Tensor, src: torch.Tensor, segments: int, reduce: str = "sum", start: float = 0.0
+    ) -> "Sample":
+        """Reductions of `start` and src [rows, features] by index [rows]."""
         count = min(max(300_000 * segments // len(index), 8), 64)  # whole numbers are slow
         index, src = index.cpu(), src.cpu()
         generator = torch.Generator().manual_seed(7)
@@ -53,8 +71,8 @@ class Sample:
         order = index.argsort(stable=True)
         bounds = torch.searchsorted(index[order], torch.stack([targets, targets + 1]))
         right = [
-            round_once(exact_sum(src[order[start:stop], feature].double().tolist()), src.dtype)
-            for start, stop, feature in zip(*bounds.tolist(), features.tolist(), strict=True)
+            round_once(EXACT[reduce]([start, *src[order[first:last], feature].double().tolist()]), src.dtype)
+            for first, last, feature in zip(*bounds.tolist(), features.tolist(), strict=True)
         ]
         return cls(targets, features, torch.tensor(right, dtype=torch.float64).to(src.dtype))
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.__main__ import run_case
-from benchmarks.cases import ALL_NAN, FORCED_EXACT, OURS, EmbeddingBackward, IndexAdd, Overwriting, ScatterAdd
+from benchmarks.cases import ALL_NAN, FORCED_EXACT, OURS, EmbeddingBackward, IndexAdd, Overwriting, Reducing, ScatterAdd
 from benchmarks.exactness import exact_sum, round_once
 from benchmarks.readme import measured, rewritten
 from benchmarks.report import draw, markdown
@@ -46,6 +46,17 @@ def test_every_family_is_right_and_timed(family, dtype):
     assert all(row["share_right"] == 1.0 for row in rows if row["contestant"] in (OURS, FORCED_EXACT))
     if family is IndexAdd:
         assert ALL_NAN in [row["contestant"] for row in rows]
+
+
+@pytest.mark.parametrize("reduce", ["mean", "prod", "amax", "amin"])
+@pytest.mark.parametrize("elements", [False, True])
+def test_other_reductions_are_right_and_timed(elements, reduce):
+    for dtype in ("float32", "bfloat16", "float64"):
+        for features in (1, 3):
+            case = Reducing(2000, features, 60, dtype=dtype, reduce=reduce, elements=elements)
+            rows = run_case(case, "cpu", [2], repeats=2)
+            assert [row["wrong"] for row in rows] == [""] * len(rows)
+            assert [row["share_right"] for row in rows if row["contestant"] == OURS] == [1.0]
 
 
 def test_nobody_meets_what_another_left_in_the_buffers():

@@ -144,6 +144,18 @@ inline Doubles<L> accumulate_two_sum(Doubles<L>* a, Doubles<L> b) {
   return lost;
 }
 
+// a * b + c, rounded once.
+template <int L>
+inline Doubles<L> fused(Doubles<L> a, Doubles<L> b, Doubles<L> c) {
+#if defined(__x86_64__)
+  if constexpr (L == 8) return (Doubles<L>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+  if constexpr (L == 4) return (Doubles<L>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#endif
+  Doubles<L> result;
+  for (int lane = 0; lane < L; ++lane) result[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
+  return result;
+}
+
 // L interval sums of numerics/interval.h in round-up mode: `high` and, because rounding down is rounding up of the
 // negative, `negated_low`. Empty is -0 in both, which no contribution leaves behind.
 template <class T, int L>
@@ -204,6 +216,9 @@ struct IntervalLanes {
     store_bits<T, L>(to, upper);
     return true;
   }
+  bool store_certified_mean(Doubles<L> count, T* to) const {
+    return IntervalLanes{high / count, negated_low / count}.store_certified(to);
+  }
   // The same for one lane, with the mean already taken by divide().
   bool certify_lane(int lane, int64_t, T* result) const {
     return certify<T>(-negated_low[lane], high[lane], result);
@@ -250,9 +265,7 @@ struct CompensatedLanes {
     const Ints<L> overflow = ~(absolute(product) < infinity) & (absolute(w) < infinity) & (absolute(x) < infinity);
     const Ints<L> tiny = (absolute(product) < CompensatedSum::kSmallestExactProduct) & (w != 0.0) & (x != 0.0);
     add_term(product);
-    Doubles<L> product_error;
-    for (int lane = 0; lane < L; ++lane) product_error[lane] = __builtin_fma(w[lane], x[lane], -product[lane]);
-    add_error(product_error);
+    add_error(fused<L>(w, x, -product));
     residual = residual + (Doubles<L>)((Ints<L>)infinity & (overflow | tiny));
     scaled = scaled + (Doubles<L>)((Ints<L>)(product * CompensatedSum::kScale) & ~overflow);
   }
@@ -275,19 +288,43 @@ struct CompensatedLanes {
     const Doubles<L> margin = (Doubles<L>)((Ints<L>)slack & lossy);
     const Doubles<L> upper = head + (tail + margin);
     const Doubles<L> lower = head + (tail - margin);
-    const Ints<L> special = ~(absolute(scaled) < HUGE_VAL);
     const Ints<L> usable = (absolute(tail) < HUGE_VAL) & (residual < 0x1p1000);
-    if (any<L>(~(special | (usable & (upper == lower))))) return false;
-    const Ints<L> nan = Ints<L>{} + static_cast<int64_t>(FloatFormat<double>::kQuietNaN);
-    const Ints<L> zero = (Ints<L>)sum == static_cast<int64_t>(kSignBit) ? (Ints<L>)sum : Ints<L>{};
-    Ints<L> result = upper == 0.0 ? zero : (Ints<L>)upper;
-    result = special ? (scaled != scaled ? nan : (Ints<L>)scaled) : result;
-    store_vector(to, result);
-    return true;
+    return store(upper, usable & (upper == lower), to);
+  }
+  // The mean likewise: what the division leaves over is exact, unless the quotient is very small.
+  bool store_certified_mean(Doubles<L> count, double* to) const {
+    Doubles<L> head = sum;
+    const Doubles<L> tail = accumulate_two_sum<L>(&head, error);
+    const Doubles<L> quotient = head / count;
+    Doubles<L> rest = fused<L>(-quotient, count, head);
+    Doubles<L> lost = absolute(accumulate_two_sum<L>(&rest, tail));
+    const Doubles<L> correction = rest / count;
+    lost = lost + absolute(fused<L>(-correction, count, rest));
+    // What is lost may be nothing, as in a tie of two numbers. Else the rounding of the last few operations is covered too.
+    const Doubles<L> slack = (lost + 2.0 * residual) * (1.0 + 0x1p-48) / count + (absolute(correction) * 0x1p-51 + 0x1p-1060);
+    const Doubles<L> margin = (Doubles<L>)((Ints<L>)slack & ((lost != 0.0) | (residual != 0.0)));
+    const Doubles<L> upper = quotient + (correction + margin);
+    const Doubles<L> lower = quotient + (correction - margin);
+    const Ints<L> exact_zero = (head == 0.0) & (tail == 0.0) & (residual == 0.0);
+    const Ints<L> usable = (absolute(quotient) > 0x1p-800) & (absolute(head) < 0x1p1000) & (residual < 0x1p1000);
+    return store(upper, exact_zero | (usable & (upper == lower)), to);
   }
   bool certify_lane(int lane, int64_t count, double* result) const {
     const CompensatedSum one{sum[lane], error[lane], residual[lane], scaled[lane]};
     return count == 1 ? one.certify(result) : one.certify_mean(count, result);
+  }
+
+ private:
+  // Stores `value`, with the contract's zeros and what is not finite, if every lane is certified or not finite.
+  bool store(Doubles<L> value, Ints<L> certified, double* to) const {
+    const Ints<L> special = ~(absolute(scaled) < HUGE_VAL);
+    if (any<L>(~(special | certified))) return false;
+    const Ints<L> nan = Ints<L>{} + static_cast<int64_t>(FloatFormat<double>::kQuietNaN);
+    const Ints<L> zero = (Ints<L>)sum == static_cast<int64_t>(kSignBit) ? (Ints<L>)sum : Ints<L>{};
+    Ints<L> result = value == 0.0 ? zero : (Ints<L>)value;
+    result = special ? (scaled != scaled ? nan : (Ints<L>)scaled) : result;
+    store_vector(to, result);
+    return true;
   }
 };
 

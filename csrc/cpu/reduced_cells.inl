@@ -1,6 +1,11 @@
 // Cells of the reductions that are not plain sums: the states of one lane side by side, one cell an output. Included per
 // instruction set after reducers.inl.
 
+// L integers as wide as an element.
+template <int kBytes, int L>
+using WordsOf = std::conditional_t<kBytes == 8, Ints<L>,
+                                   std::conditional_t<kBytes == 4, typename Vectors<L>::SignedWord, typename Vectors<L>::Short>>;
+
 template <class Family, class T>
 using CellOf = typename Family::template Of<T, 1>;
 
@@ -17,8 +22,32 @@ void clear_reduced_cells(double* cells, int64_t doubles) {
   for (int64_t i = 0; i + Cell::kStates <= doubles; i += Cell::kStates) empty.store_state(cells + i);
 }
 
+[[gnu::noinline]] inline void multiply_cell_anyhow(double* at, double x) {
+  CompensatedProductLanes<1> cell;
+  cell.load_state(at);
+  cell.add(Doubles<1>{x});
+  cell.store_state(at);
+}
+
+// CompensatedProduct::multiply, where neither the factor nor the product is far from 1.
+inline void multiply_cell(double* at, double x) {
+  using Cell = CompensatedProductLanes<1>;
+  const double head = at[0];
+  const double rest = at[1];
+  const double product = head * x;
+  if (Cell::is_outside(Doubles<1>{x}, Cell::kNear)[0] | Cell::is_outside(Doubles<1>{product}, Cell::kLimit)[0]) [[unlikely]] {
+    return multiply_cell_anyhow(at, x);
+  }
+  const double low = __builtin_fma(rest, x, __builtin_fma(head, x, -product));
+  const double sum = product + low;
+  at[0] = sum;
+  at[1] = low - (sum - product);
+  at[3] += rest != 0.0 ? 2.0 : 0.0;
+}
+
 template <class Family, class T>
 inline void add_to_reduced_cell(double* at, T value) {
+  if constexpr (std::is_same_v<CellOf<Family, T>, CompensatedProductLanes<1>>) return multiply_cell(at, value);
   CellOf<Family, T> cell;
   cell.load_state(at);
   cell.add(load_lanes<1>(&value));
@@ -28,10 +57,17 @@ inline void add_to_reduced_cell(double* at, T value) {
 template <class Family, class T, class Key>
 int64_t add_rows_to_reduced_cells(const CellsJob<T>& job, const Key* keys, const T* src, int64_t first, int64_t last) {
   const int64_t inner = job.inner;
-  for (int64_t row = first; row < last; ++row) {
+  const uint64_t bound = static_cast<uint64_t>(job.num_targets);
+  double* const all_cells = job.cells;
+  for (int64_t row = first; row < last && inner == 1; ++row) {
     const uint64_t key = static_cast<uint64_t>(static_cast<int64_t>(keys[row]));
-    if (key >= static_cast<uint64_t>(job.num_targets)) return row;
-    double* const cells = job.cells + key * inner * CellOf<Family, T>::kStates;
+    if (key >= bound) return row;
+    add_to_reduced_cell<Family>(all_cells + key * CellOf<Family, T>::kStates, src[row]);
+  }
+  for (int64_t row = first; row < last && inner != 1; ++row) {
+    const uint64_t key = static_cast<uint64_t>(static_cast<int64_t>(keys[row]));
+    if (key >= bound) return row;
+    double* const cells = all_cells + key * inner * CellOf<Family, T>::kStates;
     for (int64_t f = 0; f < inner; ++f) {
       add_to_reduced_cell<Family>(cells + f * CellOf<Family, T>::kStates, src[row * inner + f]);
     }
@@ -46,28 +82,73 @@ void add_entries_to_reduced_cells(double* cells, const Entry<T>* entries, int64_
   }
 }
 
+// The cells of L outputs side by side, of all sets together.
+template <class Lanes, class T, int L>
+inline Lanes merged_cells(const FinishJob<T>& job, int64_t output) {
+  constexpr int kStates = Lanes::kStates;
+  const auto of_set = [&](int64_t set) {
+    const double* const cells = job.sets + set * job.set_stride + output * kStates;
+    Lanes lanes;
+    if constexpr (L == 1 || kStates == 1) {
+      lanes.load_state(cells);
+    } else {
+      alignas(64) double states[kStates * L];
+      for (int state = 0; state < kStates; ++state) {
+        for (int lane = 0; lane < L; ++lane) states[state * L + lane] = cells[lane * kStates + state];
+      }
+      lanes.load_state(states);
+    }
+    return lanes;
+  };
+  Lanes merged = of_set(0);
+  for (int64_t set = 1; set < job.num_sets; ++set) merged.merge(of_set(set));
+  return merged;
+}
+
+// Whether it vouches for the output, which is then written. If not, nothing is: the next stage still needs `self`.
+template <class Family, class T>
+inline bool finish_reduced_cell(const FinishJob<T>& job, int64_t output) {
+  auto cell = merged_cells<CellOf<Family, T>, T, 1>(job, output);
+  if (cell.touched()[0] == 0) {
+    job.out[output] = job.self == nullptr ? from_bits<T>(0) : job.self[output];
+    return true;
+  }
+  if (job.self != nullptr && job.include_self) cell.add(load_lanes<1>(job.self + output));
+  T result;
+  if (!Family::kSettles && job.first_stage != FirstStage::kFilter) return false;
+  if (!cell.certify_lane(0, 1, &result)) return false;
+  job.out[output] = result;
+  return true;
+}
+
+// The same for kLanes outputs; false also where one alone would be vouched for.
+template <class Family, class T>
+inline bool finish_reduced_cells_together(const FinishJob<T>& job, int64_t output) {
+  auto cells = merged_cells<typename Family::template Of<T, kLanes>, T, kLanes>(job, output);
+  const Ints<kLanes> untouched = ~cells.touched();
+  if (job.self != nullptr && job.include_self) cells.add(load<kLanes>(job.self + output));
+  T results[kLanes];
+  if (!cells.store_certified(results)) return false;
+  // Without branches: which outputs are touched is as good as random.
+  using Words = WordsOf<sizeof(T), kLanes>;
+  const Words mask = __builtin_convertvector(untouched, Words);
+  const Words kept = job.self == nullptr ? Words{} : load_vector<Words>(job.self + output);
+  store_vector(job.out + output, (load_vector<Words>(results) & ~mask) | (kept & mask));
+  return true;
+}
+
 template <class Family, class T>
 int64_t finish_reduced_cells(const FinishJob<T>& job, int64_t first, int64_t last, int32_t* flagged) {
-  using Cell = CellOf<Family, T>;
   int64_t num_flagged = 0;
-  for (int64_t output = first * job.inner; output < last * job.inner; ++output) {
-    Cell cell;
-    cell.load_state(job.sets + output * Cell::kStates);
-    for (int64_t set = 1; set < job.num_sets; ++set) {
-      Cell other;
-      other.load_state(job.sets + set * job.set_stride + output * Cell::kStates);
-      cell.merge(other);
-    }
-    if (cell.touched()[0] == 0) {
-      job.out[output] = job.self == nullptr ? from_bits<T>(0) : job.self[output];
+  const int64_t end = last * job.inner;
+  const bool together = Family::kSettles || job.first_stage == FirstStage::kFilter;
+  for (int64_t output = first * job.inner; output < end;) {
+    if (together && output + kLanes <= end && finish_reduced_cells_together<Family>(job, output)) {
+      output += kLanes;
       continue;
     }
-    if (job.self != nullptr && job.include_self) cell.add(load_lanes<1>(job.self + output));
-    T result;  // not in place: the next stage still needs `self`
-    if ((Family::kSettles || job.first_stage == FirstStage::kFilter) && cell.certify_lane(0, 1, &result)) {
-      job.out[output] = result;
-    } else {
-      flagged[num_flagged++] = static_cast<int32_t>(output);
+    for (const int64_t stop = std::min(end, output + kLanes); output < stop; ++output) {
+      if (!finish_reduced_cell<Family>(job, output)) flagged[num_flagged++] = static_cast<int32_t>(output);
     }
   }
   return num_flagged;

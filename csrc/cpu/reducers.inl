@@ -123,7 +123,9 @@ struct ProductIntervalLanes {
     rescale();
   }
   void merge(const ProductIntervalLanes& other) {
-    for (int lane = 0; lane < L; ++lane) tail[lane] = ProductTail::merge(tail[lane], other.tail[lane]);
+    constexpr int64_t kFlags = ProductTail::kFlags;
+    tail = ((tail ^ other.tail) & 1) | ((tail | other.tail) & ProductTail::kTouched) |
+           ((tail & ~kFlags) + (other.tail & ~kFlags));
     high = high * other.high;
     negated_low = negated_low * -other.negated_low;
     rescale();
@@ -163,108 +165,106 @@ struct ProductIntervalLanes {
 template <int L>
 struct CompensatedProductLanes {
   static constexpr int kStates = 4;
+  static constexpr double kNear = CompensatedProduct::kNear;
+  static constexpr double kLimit = CompensatedProduct::kLimit;
   Doubles<L> head;
   Doubles<L> rest;
-  Ints<L> tail;
+  Ints<L> scale;
   Doubles<L> inexact;
 
   void clear() {
     head = broadcast<L>(1.0);
-    rest = inexact = Doubles<L>{};
-    tail = Ints<L>{};
+    rest = Doubles<L>{};
+    scale = Ints<L>{};
+    inexact = broadcast<L>(CompensatedProduct::kUntouched);
   }
   void load_state(const double* from) {
     head = load_vector<Doubles<L>>(from);
     rest = load_vector<Doubles<L>>(from + L);
-    tail = load_vector<Ints<L>>(from + 2 * L);
+    scale = load_vector<Ints<L>>(from + 2 * L);
     inexact = load_vector<Doubles<L>>(from + 3 * L);
   }
   void store_state(double* to) const {
     store_vector(to, head);
     store_vector(to + L, rest);
-    store_vector(to + 2 * L, tail);
+    store_vector(to + 2 * L, scale);
     store_vector(to + 3 * L, inexact);
   }
-  // split_factor, then a product with an error term each.
-  void add(Doubles<L> x) {
-    if constexpr (L == 1) {
-      CompensatedProduct one{head[0], rest[0], tail[0], inexact[0]};
-      one.multiply(x[0]);
-      head[0] = one.head;
-      rest[0] = one.rest;
-      tail[0] = one.tail;
-      inexact[0] = one.inexact;
-      return;
-    }
-    constexpr int64_t kOne = 0x3ff0000000000000;
-    const Ints<L> subnormal = absolute<L>(x) < 0x1p-1022;
-    Doubles<L> scaled = absolute<L>(x);
-    if (any<L>(subnormal)) [[unlikely]] scaled = subnormal ? scaled * 0x1p54 : scaled;
-    const Ints<L> field = (Ints<L>)scaled >> 52;
-    const Ints<L> special = (field == 0) | (field == 0x7ff);
-    const Ints<L> fraction = ((Ints<L>)scaled & static_cast<int64_t>(kFractionMask)) | kOne;
-    const Doubles<L> factor = (Doubles<L>)(special ? (Ints<L>)scaled : fraction);
-    const Ints<L> exponent = (field - 1023 - (subnormal & 54)) & ~special;
-    tail = ((tail ^ sign_bits<L>(x)) | ProductTail::kTouched) + (exponent << ProductTail::kExponentShift);
-    const Doubles<L> product = head * factor;
-    Doubles<L> low = fused(head, factor, -product);
-    const Doubles<L> carried = rest * factor;
-    const Doubles<L> lost_product = fused(rest, factor, -carried);
-    const Doubles<L> lost_sum = accumulate_two_sum<L>(&low, carried);
-    const Ints<L> ordinary = (product < HUGE_VAL) & (product > 0.0);
-    low = (Doubles<L>)((Ints<L>)low & ordinary);
+  // Not within [1 / limit, limit] in magnitude.
+  static Ints<L> is_outside(Doubles<L> x, double limit) {
+    using Bits = typename Vectors<L>::Bits;
+    const uint64_t least = bits_of(1.0 / limit);
+    return (Ints<L>)(((Bits)absolute<L>(x) - least) > bits_of(limit) - least);
+  }
+  [[gnu::always_inline]] void add(Doubles<L> x) {
+    if (any<L>(is_outside(x, kNear))) [[unlikely]] x = split(x);
+    const Doubles<L> product = head * x;
+    const Doubles<L> low = fused<L>(rest, x, fused<L>(head, x, -product));
+    inexact = inexact + (Doubles<L>)((Ints<L>)broadcast<L>(2.0) & (rest != 0.0));
     head = product + low;
-    rest = (Doubles<L>)((Ints<L>)(low - (head - product)) & ordinary);
-    const Ints<L> lossy = ((lost_product != 0.0) | (lost_sum != 0.0)) & ordinary;
-    inexact = inexact + (lossy ? broadcast<L>(2.0) : Doubles<L>{});
-    const Ints<L> big = (head >= ProductTail::kLimit) & ordinary;
-    if (!any<L>(big)) [[likely]] return;
-    const Doubles<L> down = big ? broadcast<L>(1.0 / ProductTail::kLimit) : broadcast<L>(1.0);
-    head = head * down;
-    rest = rest * down;
-    tail = tail + (big & (int64_t{ProductTail::kLimitExponent} << ProductTail::kExponentShift));
+    rest = low - (head - product);
+    if (any<L>(is_outside(product, kLimit))) [[unlikely]] rescale(product);
   }
   void merge(const CompensatedProductLanes& other) {
     for (int lane = 0; lane < L; ++lane) {
-      CompensatedProduct one{head[lane], rest[lane], tail[lane], inexact[lane]};
-      one.merge({other.head[lane], other.rest[lane], other.tail[lane], other.inexact[lane]});
-      head[lane] = one.head;
-      rest[lane] = one.rest;
-      tail[lane] = one.tail;
-      inexact[lane] = one.inexact;
+      CompensatedProduct one = lane_of(lane);
+      one.merge(other.lane_of(lane));
+      set_lane(lane, one);
     }
   }
-  Ints<L> touched() const { return (tail & ProductTail::kTouched) != 0; }
+  Ints<L> touched() const { return (Ints<L>)inexact != static_cast<int64_t>(bits_of(CompensatedProduct::kUntouched)); }
   void divide(int64_t) {}
   bool store_certified(double* to) const {
     // Conservative, as the sums are: the ends are pushed apart by more than these few operations can lose. The power of two
     // goes into the exponent field, where it fits.
-    const Doubles<L> slack = inexact * (head * 0x1p-102) + absolute<L>(rest) * 0x1p-51;
+    const Doubles<L> slack = inexact * (absolute<L>(head) * 0x1p-102) + absolute<L>(rest) * 0x1p-51;
     const Doubles<L> margin = (Doubles<L>)((Ints<L>)slack & (inexact != 0.0));
     const Doubles<L> upper = head + (rest + margin);
     const Doubles<L> lower = head + (rest - margin);
-    const Ints<L> exponent = tail >> ProductTail::kExponentShift;
-    const Ints<L> field = ((Ints<L>)upper >> 52) + exponent;
-    const Ints<L> plain = (upper == lower) & (upper > 0.0) & (upper < HUGE_VAL) & (field > 0) & (field < 0x7ff);
+    const Doubles<L> size = absolute<L>(upper);
+    const Ints<L> field = ((Ints<L>)size >> 52) + scale;
+    const Ints<L> plain = (upper == lower) & (size > 0.0) & (size < HUGE_VAL) & (field > 0) & (field < 0x7ff);
     if (!any<L>(~plain)) {
-      store_vector(to, ((Ints<L>)upper + (exponent << 52)) | (tail << 63));
+      store_vector(to, (Ints<L>)upper + (scale << 52));
       return true;
     }
     return store_each_certified<L>(to, [&](int lane, double* result) { return certify_lane(lane, 1, result); });
   }
   bool certify_lane(int lane, int64_t, double* result) const {
-    return certify_product(tail[lane], head[lane], rest[lane], inexact[lane], result);
+    return certify_product(scale[lane], head[lane], rest[lane], inexact[lane], result);
   }
 
  private:
-  static Doubles<L> fused(Doubles<L> a, Doubles<L> b, Doubles<L> c) {
-#if defined(__x86_64__)
-    if constexpr (L == 8) return (Doubles<L>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
-    if constexpr (L == 4) return (Doubles<L>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
-#endif
-    Doubles<L> result;
-    for (int lane = 0; lane < L; ++lane) result[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
-    return result;
+  CompensatedProduct lane_of(int lane) const { return {head[lane], rest[lane], scale[lane], inexact[lane]}; }
+  void set_lane(int lane, const CompensatedProduct& one) {
+    head[lane] = one.head;
+    rest[lane] = one.rest;
+    scale[lane] = one.scale;
+    inexact[lane] = one.inexact;
+  }
+  // split_factor.
+  Doubles<L> split(Doubles<L> x) {
+    constexpr int64_t kOne = 0x3ff0000000000000;
+    constexpr int64_t kKept = static_cast<int64_t>(kSignBit | kFractionMask);
+    const Ints<L> subnormal = absolute<L>(x) < 0x1p-1022;
+    const Doubles<L> scaled = subnormal ? x * 0x1p54 : x;
+    const Ints<L> field = (Ints<L>)absolute<L>(scaled) >> 52;
+    const Ints<L> special = (field == 0) | (field == 0x7ff);
+    scale = scale + ((field - 1023 - (subnormal & 54)) & ~special);
+    return (Doubles<L>)(special ? (Ints<L>)scaled : ((Ints<L>)scaled & kKept) | kOne);
+  }
+  // Brings heads back into their range; what is 0 or not finite stays so.
+  void rescale(Doubles<L> product) {
+    constexpr int64_t kStep = CompensatedProduct::kLimitExponent;
+    const Doubles<L> size = absolute<L>(product);
+    const Ints<L> ordinary = (size < HUGE_VAL) & (size > 0.0);
+    const Ints<L> big = (size > kLimit) & ordinary;
+    const Ints<L> small = (size < 1.0 / kLimit) & ordinary;
+    const Doubles<L> one = broadcast<L>(1.0);
+    const Doubles<L> factor = big ? one * (1.0 / kLimit) : small ? one * kLimit : one;
+    head = (ordinary ? head : product) * factor;
+    rest = (Doubles<L>)((Ints<L>)rest & ordinary) * factor;
+    scale = scale + (big & kStep) - (small & kStep);
   }
 };
 
@@ -296,6 +296,9 @@ struct MeanLanes {
     count = count + other.count;
   }
   Ints<L> touched() const { return count != 0.0; }
+  bool store_certified(T* to) const {
+    return sum.store_certified_mean(count > 1.0 ? count : broadcast<L>(1.0), to);
+  }
   bool certify_lane(int lane, int64_t, T* result) const {
     const int64_t divisor = static_cast<int64_t>(count[lane]);
     Lanes<T, L> mean = sum;

@@ -24,7 +24,7 @@ struct Product {
   __device__ __forceinline__ void add(T x) { parts.multiply(to_double(x)); }
   __device__ __forceinline__ void merge(const Product& other) { parts.merge(other.parts); }
   __device__ __forceinline__ bool round(T* result) const {
-    return certify_product(parts.tail, parts.head, parts.rest, parts.inexact, result);
+    return certify_product(parts.scale, parts.head, parts.rest, parts.inexact, result);
   }
 };
 

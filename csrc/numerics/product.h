@@ -70,12 +70,12 @@ REPROCUDA_HD bool certify_product(int64_t tail, double low, double high, T* resu
   return low == high || bits_of(detail::round_magnitude<T>(negative, low, exponent)) == bits_of(*result);
 }
 
-// |product| / 2^exponent is head + rest, but for a relative error of inexact * 2^-103.
+// product / 2^scale is head + rest, but for a relative error of inexact * 2^-103.
 template <class T>
-REPROCUDA_HD bool certify_product(int64_t tail, double head, double rest, double inexact, T* result) {
-  const bool negative = (tail & 1) != 0;
-  if (detail::classify_product(negative, head, result)) return true;
-  // As a 128-bit integer high * 2^64 + low in units of 2^(exponent of the head's last bit - 64).
+REPROCUDA_HD bool certify_product(int64_t scale, double head, double rest, double inexact, T* result) {
+  const bool negative = is_negative(head);
+  if (detail::classify_product(negative, magnitude(head), result)) return true;
+  // Its magnitude as a 128-bit integer high * 2^64 + low in units of 2^(exponent of the head's last bit - 64).
   const Decoded upper = decode(head);
   const Decoded lower = decode(rest);
   const int shift = lower.exponent - (upper.exponent - 64);
@@ -90,12 +90,12 @@ REPROCUDA_HD bool certify_product(int64_t tail, double head, double rest, double
   }
   uint64_t high = upper.significand;
   uint64_t low = amount;
-  if (is_negative(rest)) {
+  if (is_negative(rest) != negative) {
     const uint64_t borrowed = amount + (sticky ? 1 : 0);
     low = 0 - borrowed;
     high -= borrowed != 0 ? 1 : 0;
   }
-  const int exponent = detail::clamped_exponent(upper.exponent - 64 + (tail >> ProductTail::kExponentShift));
+  const int exponent = detail::clamped_exponent(upper.exponent - 64 + scale);
   if (inexact == 0.0) {
     *result = round_scaled_wide<T>(negative, high, low, exponent, sticky);
     return true;
@@ -158,60 +158,69 @@ REPROCUDA_HD SplitFactor split_factor(double x) {
 
 // Needs round-to-nearest, FTZ and DAZ off, and no contraction.
 struct CompensatedProduct {
+  // The head is kept within [1 / kLimit, kLimit]: then no product of two parts has bits below the last subnormal.
+  static constexpr int kLimitExponent = 200;
+  static constexpr double kLimit = 0x1p200;
+  // Factors within [1 / kNear, kNear] need no splitting.
+  static constexpr double kNear = 0x1p100;
+
+  // Untouched as long as `inexact` is -0, which no factor leaves behind.
+  static constexpr double kUntouched = -0.0;
+
   double head;
   double rest;
-  int64_t tail;
+  int64_t scale;
   double inexact;
 
-  static REPROCUDA_HD CompensatedProduct empty() { return {1.0, 0.0, 0, 0.0}; }
+  static REPROCUDA_HD CompensatedProduct empty() { return {1.0, 0.0, 0, kUntouched}; }
 
   REPROCUDA_HD void multiply(double x) {
-    const SplitFactor factor = split_factor(x);
-    tail = ((tail ^ static_cast<int64_t>(bits_of(x) >> 63)) | ProductTail::kTouched) +
-           factor.exponent * (1 << ProductTail::kExponentShift);
-    const double product = head * factor.magnitude;
-    if (!detail::is_ordinary(product)) {
-      head = product;
-      rest = 0.0;
-      return;
+    double factor = x;
+    if (!is_within<kNear>(x)) {
+      const SplitFactor split = split_factor(x);
+      factor = is_negative(x) ? -split.magnitude : split.magnitude;
+      scale += split.exponent;
     }
-    double lost = 0.0;
-    const double low = add_product(fused_multiply_add(head, factor.magnitude, -product), rest, factor.magnitude, &lost);
-    replace(product, low, lost);
+    const double product = head * factor;
+    const double low = fused_multiply_add(rest, factor, fused_multiply_add(head, factor, -product));
+    // Of a rest of 0 nothing is lost; else some may be.
+    replace(product, low, is_zero(rest) ? 0.0 : 2.0);
   }
 
   REPROCUDA_HD void merge(const CompensatedProduct& other) {
-    tail = ProductTail::merge(tail, other.tail);
-    inexact += other.inexact;
-    multiply_parts(other.head, other.rest);
+    scale += other.scale;
+    const double product = head * other.head;
+    double lost = 0.0;
+    double low = fused_multiply_add(head, other.head, -product);
+    low = add_product(low, rest, other.head, &lost);
+    low = add_product(low, head, other.rest, &lost);
+    low = add_product(low, rest, other.rest, &lost);
+    replace(product, low, (is_zero(lost) ? kUntouched : 2.0) + other.inexact);
   }
 
  private:
-  REPROCUDA_HD void multiply_parts(double other_head, double other_rest) {
-    const double product = head * other_head;
+  // By product + low.
+  REPROCUDA_HD void replace(double product, double low, double more_inexact) {
+    head = product + low;
+    rest = low - (head - product);
+    inexact += more_inexact;
+    if (is_within<kLimit>(product)) return;
     if (!detail::is_ordinary(product)) {
       head = product;
       rest = 0.0;
-      return;
+    } else if (magnitude(product) > 1.0) {
+      rescale(1.0 / kLimit, kLimitExponent);
+    } else {
+      rescale(kLimit, -kLimitExponent);
     }
-    double lost = 0.0;
-    double low = fused_multiply_add(head, other_head, -product);
-    low = add_product(low, rest, other_head, &lost);
-    low = add_product(low, head, other_rest, &lost);
-    low = add_product(low, rest, other_rest, &lost);
-    replace(product, low, lost);
   }
 
-  // By product + low, of which `lost` is missing.
-  REPROCUDA_HD void replace(double product, double low, double lost) {
-    head = product + low;
-    rest = low - (head - product);
-    inexact += lost != 0.0 ? 2.0 : 0.0;
-    if (head >= ProductTail::kLimit) {
-      rescale(1.0 / ProductTail::kLimit, ProductTail::kLimitExponent);
-    } else if (head < 1.0 / ProductTail::kLimit) {
-      rescale(ProductTail::kLimit, -ProductTail::kLimitExponent);
-    }
+  // 1 / limit <= |x| <= limit.
+  template <double kBound>
+  static REPROCUDA_HD bool is_within(double x) {
+    constexpr uint64_t kLeast = __builtin_bit_cast(uint64_t, 1.0 / kBound);
+    constexpr uint64_t kMost = __builtin_bit_cast(uint64_t, kBound);
+    return magnitude_bits(x) - kLeast <= kMost - kLeast;
   }
 
   // sum + a * b; what that loses is added to *lost, in magnitude.
@@ -225,7 +234,7 @@ struct CompensatedProduct {
   REPROCUDA_HD void rescale(double factor, int64_t exponent) {
     head *= factor;
     rest *= factor;
-    tail += exponent * (1 << ProductTail::kExponentShift);
+    scale += exponent;
   }
 };
 

@@ -37,7 +37,7 @@ py::tuple compensated_product(Doubles values, const std::string& dtype, int64_t 
     return for_each_row<T>(values, [&](const double* x, T* result) {
       const auto product = reduce_in_parts<CompensatedProduct>(
           values.shape(1), chunk, reversed, [&](CompensatedProduct& part, int64_t i) { part.multiply(x[i]); });
-      return certify_product(product.tail, product.head, product.rest, product.inexact, result);
+      return certify_product(product.scale, product.head, product.rest, product.inexact, result);
     });
   });
 }

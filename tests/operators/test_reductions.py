@@ -1,6 +1,12 @@
 """Reductions by index other than the sum, against fractions; their derivatives where a formula could go wrong."""
 
+import contextlib
+import functools
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +20,7 @@ from tests.operators.forcing import STAGES, forced
 REDUCTIONS = ("sum", "mean", "prod", "amax", "amin")
 KINDS = ("normal", "small integers", "wide", "extreme", "beside one", "special")
 TARGETS = 7
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def make(kind: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -73,6 +80,61 @@ def test_exact_and_rounded_once(reduce, dtype):
                                 )
                             outputs += check(got, x, index, source, reduce, include_self, dtype)
     assert outputs > 5000
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_many_targets_in_cells(reduce, dtype):
+    """Cells are rounded several at a time; of neighbours some are touched, some not, some hard."""
+    generator, rows, targets = torch.Generator().manual_seed(0), 900, 421
+    for kind in KINDS:
+        x = make(kind, (targets,), DTYPES[dtype], generator)
+        source = make(kind, (rows,), DTYPES[dtype], generator)
+        index = torch.randint(targets, (rows,), generator=generator)
+        for include_self in (True, False):
+            want = oracle.exact_segment_reductions(
+                to_numpy_bits(source), index.numpy(), targets, dtype, reduce,
+                initial=to_numpy_bits(x), include_self=include_self,
+            )  # fmt: skip
+            for algorithm in ("bins", "partition"):
+                for stage in STAGES[:2]:
+                    with forced(algorithm, stage):
+                        got = reprocuda.scatter_reduce(x, 0, index, source, reduce, include_self=include_self)
+                        in_place = x.clone()
+                        reprocuda.scatter_reduce_(in_place, 0, index, source, reduce, include_self=include_self)
+                    assert (to_numpy_bits(got) == want).all(), (kind, include_self, algorithm, stage)
+                    assert (to_numpy_bits(in_place) == want).all(), (kind, include_self, algorithm, stage)
+
+
+PROGRAM = """
+import hashlib, torch, reprocuda
+from tests.operators.bits import DTYPES, to_numpy_bits
+from tests.operators.test_reductions import KINDS, REDUCTIONS, make
+generator, digest = torch.Generator().manual_seed(5), hashlib.sha256()
+for dtype in DTYPES.values():
+    for kind in KINDS:
+        for rows, columns, targets in ((3000, 1, 700), (400, 19, 50), (2000, 1, 3)):
+            x, source = make(kind, (targets, columns), dtype, generator), make(kind, (rows, columns), dtype, generator)
+            index = torch.randint(targets, (rows,), generator=generator)
+            elements = torch.randint(targets, (rows, columns), generator=generator)
+            for reduce in REDUCTIONS:
+                for include_self in (True, False):
+                    how = {"reduce": reduce, "include_self": include_self}
+                    digest.update(to_numpy_bits(reprocuda.scatter_reduce(x, 0, elements, source, **how)).tobytes())
+                    if reduce != "sum":
+                        digest.update(to_numpy_bits(reprocuda.index_reduce(x, 0, index, source, **how)).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_the_same_bits_by_every_instruction_set():
+    digests = set()
+    for isa in ("portable", "avx2", "avx512"):
+        environment = {**os.environ, "REPROCUDA_CPU_ISA": isa, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", PROGRAM]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        digests.add(run.stdout.strip())
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -197,3 +259,41 @@ def test_reported_situations():
 
     t = torch.tensor(0.0, dtype=torch.float64)
     assert torch.func.jvp(product, (t,), (torch.ones_like(t),))[1].item() == 39 == torch.func.grad(product)(t).item()
+
+
+def test_a_mean_over_an_empty_segment_and_its_gradient():
+    """C56: nothing is divided by 0, with torch's own function replaced and by ours."""
+    lengths, want = torch.tensor([2, 0, 4]), [0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
+    index = torch.repeat_interleave(torch.arange(3), lengths)
+
+    def by_index(data):
+        return reprocuda.scatter_reduce(torch.zeros(3).double(), 0, index, data, "mean", include_self=False)
+
+    def by_segments(data):
+        return torch.segment_reduce(data, "mean", lengths=lengths, initial=0.0)
+
+    ours = functools.partial(reprocuda.segment_reduce, reduce="mean", lengths=lengths, initial=0.0)
+    for mean in (by_index, by_segments, ours):
+        data = torch.arange(1.0, 7.0, dtype=torch.float64).requires_grad_()
+        with reprocuda.enabled():
+            result = mean(data)
+            assert result.tolist() == [1.5, 0.0, 4.5]
+            assert torch.autograd.grad(result.sum(), data)[0].tolist() == want
+        torch.autograd.gradcheck(mean, data)
+
+
+@pytest.mark.parametrize("members", [1, 256, 257])
+def test_sums_of_bools_are_or_however_many(members):
+    """C59: a byte that is added to 256 times would be false again."""
+    index, true = torch.zeros(members, dtype=torch.long), torch.ones(members, dtype=torch.bool)
+    nothing = torch.zeros(2, dtype=torch.bool)
+    for namespace, scope in ((reprocuda, contextlib.nullcontext), (torch, reprocuda.enabled)):
+        with scope():
+            sums = [
+                namespace.scatter_add(nothing, 0, index, true),
+                namespace.index_add(nothing, 0, index, true),
+                namespace.index_put(nothing, (index,), true, accumulate=True),
+                namespace.scatter_reduce(nothing, 0, index, true, "sum"),
+                namespace.scatter_reduce(nothing, 0, index, true, "amax", include_self=False),
+            ]
+        assert [result.tolist() for result in sums] == [[True, False]] * len(sums)
