@@ -17,6 +17,7 @@ if not is_run():  # which only starts another interpreter: half of its time woul
     from .flags import ReproducibilityWarning
     from .functional import (
         bincount,
+        coalesce,
         embedding_bag,
         histc,
         histogram,
@@ -40,6 +41,8 @@ if not is_run():  # which only starts another interpreter: half of its time woul
         scatter_reduce_,
         segment_reduce,
         segment_sum,
+        sparse_addmm,
+        sparse_mm,
     )
     from .modes import Reproducible, deterministic, reproducible
     from .nondeterminism import NondeterministicError
@@ -74,6 +77,7 @@ __all__ = [
     "build_info",
     "check_indices",
     "checkpoint",
+    "coalesce",
     "compare",
     "data",
     "deterministic",
@@ -118,6 +122,8 @@ __all__ = [
     "segment_reduce",
     "segment_sum",
     "set_rng_state",
+    "sparse_addmm",
+    "sparse_mm",
     "status",
     "take",
     "take_along_dim",

@@ -144,14 +144,16 @@ class Overrides:
     """All slots, made when they are first asked for."""
 
     def __init__(self):
-        self._slots: dict[tuple[str, str], Slot] = {}
+        self._slots: dict[tuple[str, str], Slot] = {}  # by overload and dispatch key
         self._switches: dict[tuple[str, str], Switch] = {}
 
     def install(self, overrides: tuple[Override, ...], device: str) -> None:
         with _lock:
             for override in overrides:
-                key = override.overload, device
-                if key not in self._slots and device in override.keys:
+                if device not in override.keys:
+                    continue
+                key = override.overload, override.keys[device]
+                if key not in self._slots:
                     switch = self._switches.setdefault((overrides[0].overload, device), Switch())
                     self._slots[key] = Slot(override, device, switch)
 
@@ -166,7 +168,8 @@ class Overrides:
 
     def slots(self, overrides: tuple[Override, ...], device: str) -> list[Slot]:
         with _lock:
-            return [self._slots[o.overload, device] for o in overrides if (o.overload, device) in self._slots]
+            keys = [(o.overload, o.keys[device]) for o in overrides if device in o.keys]
+            return [self._slots[key] for key in keys if key in self._slots]
 
 
 installed = Overrides()

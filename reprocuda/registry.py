@@ -145,6 +145,28 @@ _OPERATORS = (
         notes="on the CPU. Of equal maxima the first in its bag gets the gradient",
     ),
     Operator(
+        "coalesce",
+        ("torch.Tensor.coalesce",),
+        kernels.COALESCE,
+        dtypes=FLOATING + COMPLEX[1:] + INTEGER + BOOL,
+    ),
+    Operator(
+        "sparse_mm",
+        ("torch.sparse.mm",),
+        kernels.SPARSE_MM,
+        dtypes=DIFFERENTIABLE + INTEGER,
+        notes="on the CPU, a sparse matrix times a dense one; sum and mean, and the gradients of all reductions: what "
+        "is largest or smallest knows no order, and is torch's; so are integers, and the gradient of a COO matrix's "
+        "entries, which torch takes from a dense product",
+    ),
+    Operator(
+        "sparse_addmm",
+        ("torch.sparse.addmm",),
+        kernels.SPARSE_ADDMM,
+        dtypes=DIFFERENTIABLE + INTEGER,
+        notes="on the CPU, in one sum with its input; an alpha other than 1 is multiplied in first, and rounded",
+    ),
+    Operator(
         "index_select",
         ("torch.index_select", "torch.Tensor.index_select"),
         kernels.INDEX_ADD,
@@ -237,8 +259,14 @@ def _base(overload: str) -> str:
     return overload.split(".")[0].strip("_")
 
 
-# Of several operators with the same sums, the one that is called as the overload is comes first.
-_REPLACING = {_base(overload): operator for operator in reversed(_OPERATORS) for overload in operator.overloads}
+# Of several operators with the same sums, the one that is called as the overload is comes first. What is replaced for
+# sparse tensors only is not listed: the same overloads are mostly called with dense ones.
+_REPLACING = {
+    _base(override.overload): operator
+    for operator in reversed(_OPERATORS)
+    for override in operator.overrides
+    if not any(key.startswith("Sparse") for key in override.keys.values())
+}
 
 
 def replacing(overload: str) -> Operator | None:

@@ -5,10 +5,12 @@ from .histograms import bincount, histc, histogram, histogramdd
 from .overwrites import index_copy, index_copy_, index_fill, index_fill_, put, put_, scatter, scatter_
 from .reductions import index_reduce, index_reduce_, scatter_reduce, scatter_reduce_
 from .segments import segment_reduce
+from .sparse import coalesce, sparse_addmm, sparse_mm
 from .sums import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
 
 __all__ = [
     "bincount",
+    "coalesce",
     "embedding_bag",
     "histc",
     "histogram",
@@ -33,4 +35,6 @@ __all__ = [
     "scatter_reduce_",
     "segment_reduce",
     "segment_sum",
+    "sparse_addmm",
+    "sparse_mm",
 ]

@@ -11,10 +11,12 @@ from .histograms import BINCOUNT, HISTC, HISTOGRAM, HISTOGRAMDD
 from .overwrites import INDEX_COPY, PUT, SCATTER
 from .reductions import INDEX_REDUCE, SCATTER_REDUCE
 from .segments import SEGMENT_REDUCE
+from .sparse import COALESCE, SPARSE_ADDMM, SPARSE_MM
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 
 __all__ = [
     "BINCOUNT",
+    "COALESCE",
     "EMBEDDING",
     "EMBEDDING_BAG",
     "HISTC",
@@ -29,5 +31,7 @@ __all__ = [
     "SCATTER_ADD",
     "SCATTER_REDUCE",
     "SEGMENT_REDUCE",
+    "SPARSE_ADDMM",
     "SPARSE_EMBEDDING",
+    "SPARSE_MM",
 ]

@@ -49,6 +49,9 @@ TORCH = SimpleNamespace(
     index=lambda tensor, indices: tensor[tuple(indices)],
     embedding=lambda i, w: w[i] if w.is_complex() else torch.nn.functional.embedding(i, w),
     segment_reduce=torch.segment_reduce,
+    coalesce=torch.Tensor.coalesce,
+    sparse_mm=torch.sparse.mm,
+    sparse_addmm=torch.sparse.addmm,
     segment_sum=lambda src, offsets: torch.stack(
         [src[a:b].sum(0) for a, b in zip(offsets.tolist(), offsets.tolist()[1:], strict=False)]
     ),

@@ -30,6 +30,9 @@ FORWARD = {
     "histogramdd": lambda ns, x, src: ns.histogramdd(x, 2).hist,
     "embedding_bag": lambda ns, x, src: ns.embedding_bag(PLACES, x, mode="sum"),
     "segment_reduce": lambda ns, x, src: ns.segment_reduce(src, "sum", lengths=torch.tensor([2, 1])),
+    "coalesce": lambda ns, x, src: ns.coalesce(torch.sparse_coo_tensor(INDEX[None], src, (2, 2))).to_dense(),
+    "sparse_mm": lambda ns, x, src: ns.sparse_mm(src.T.to_sparse(), x),
+    "sparse_addmm": lambda ns, x, src: ns.sparse_addmm(src[:2], src.T.to_sparse(), x),
     "segment_sum": lambda ns, x, src: ns.segment_sum(src, torch.tensor([0, 2, 3])),
 }
 # What it reads of x; the sum is the gradient.

@@ -1,0 +1,108 @@
+"""Sparse tensors, called directly: duplicates added up, and products with dense matrices. Sums are exact."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .. import sparse
+from ..autograd import needs_autograd
+
+
+def coalesce(input: Tensor) -> Tensor:
+    """A sparse tensor in coordinates with its indices sorted, each there once: torch.Tensor.coalesce.
+
+    Args:
+        input: a sparse COO tensor of any dtype, with dense dimensions or without.
+
+    Returns:
+        `input` itself where it is coalesced already.
+
+    Raises:
+        RuntimeError: whatever torch.Tensor.coalesce raises.
+
+    Determinism: exact: the values of equal indices are added up exactly and rounded once, in any order of the entries.
+
+    Cost: a sort of the indices and a `segment_sum` of the values.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> entries = torch.sparse_coo_tensor([[1, 0, 1]], [1.0, 2.0, 4.0], (2,))
+        >>> reprocuda.coalesce(entries).to_dense()
+        tensor([2., 5.])
+    """
+    if input.layout != torch.sparse_coo or input.is_coalesced() or input._nnz() < 2 or input._values().numel() == 0:
+        return input.coalesce()
+    return sparse.Coalesced.apply(input)
+
+
+def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
+    """The product of a sparse and a dense matrix, or another reduction of each row's products: torch.sparse.mm.
+
+    Args:
+        mat1: [n, m] sparse, in coordinates (COO) or compressed (CSR, CSC), of a floating or complex dtype; on the CPU.
+        mat2: [m, p] dense, of the same dtype.
+        reduce: "sum"; "mean", "amax" or "amin" of real numbers, which torch has for CSR only.
+
+    Returns:
+        [n, p]; 0 where a row has no entries. What is not of these kinds is torch's.
+
+    Raises:
+        RuntimeError: whatever torch.sparse.mm raises, also for an entry whose column is out of range.
+
+    Determinism: exact: the sums of exact products, rounded once, in any order of the entries and with duplicates; a
+    mean is divided by the number of entries before that. The largest and smallest are taken of rounded products.
+    Gradients of `mat2` are such sums, those of entries exact sums over the columns. It has no second derivative.
+
+    Cost: that of an `embedding_bag` with weights; the largest and smallest take the memory of all products.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> matrix = torch.tensor([[0.0, 2.0], [3.0, 4.0]]).to_sparse()
+        >>> reprocuda.sparse_mm(matrix, torch.tensor([[1.0], [10.0]]))
+        tensor([[20.],
+                [43.]])
+    """
+    dtypes = sparse.FLOATING if reduce != "sum" else sparse.FLOATING + sparse.COMPLEX
+    if reduce not in sparse.REDUCTIONS or not sparse.is_ours(mat1, mat2, dtypes) or mat2.device.type != "cpu":
+        return torch.sparse.mm(mat1, mat2) if reduce == "sum" else torch.sparse.mm(mat1, mat2, reduce)
+    if not needs_autograd(mat1, mat2):
+        return sparse.product(mat1, mat2, reduce)[0]
+    if mat1.layout == torch.sparse_coo and mat1.requires_grad:
+        mat1 = coalesce(mat1)  # a gradient has a place for every index
+    return sparse.Product.apply(mat1, mat2, reduce)
+
+
+def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2) for a sparse `mat1`, in one sum: torch.sparse.addmm.
+
+    Args:
+        input: what [n, p] may be broadcast from, dense.
+        mat1, mat2: as for `sparse_mm`.
+        beta: the factor of `input`, which is not read where it is 0.
+        alpha: the factor of every entry of `mat1`, whose product with it is rounded first where it is not 1.
+
+    Returns:
+        [n, p].
+
+    Raises:
+        RuntimeError: whatever torch.sparse.addmm raises.
+
+    Determinism: exact, but for that rounding: products and `beta * input` are added up exactly and rounded once.
+
+    Cost: that of `sparse_mm`, and a copy of `input` and `mat2`.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> matrix = torch.tensor([[0.0, 2.0], [3.0, 4.0]]).to_sparse_csr()
+        >>> reprocuda.sparse_addmm(torch.ones(2, 1), matrix, torch.tensor([[1.0], [10.0]]), beta=5)
+        tensor([[25.],
+                [48.]])
+    """
+    if not sparse.adds_to(input, mat1, mat2) or mat2.device.type != "cpu":
+        return torch.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    if not (needs_autograd(input, mat1) or needs_autograd(mat2)):
+        return sparse.sum_with(input, mat1, mat2, beta, alpha)
+    if mat1.layout == torch.sparse_coo and mat1.requires_grad:
+        mat1 = coalesce(mat1)
+    return sparse.AddedProduct.apply(input, mat1, mat2, beta, alpha)
