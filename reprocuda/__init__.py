@@ -18,6 +18,8 @@ if not is_run():  # which only starts another interpreter: half of its time woul
     from .functional import (
         bincount,
         coalesce,
+        cumsum,
+        cumsum_,
         embedding_bag,
         histc,
         histogram,
@@ -79,6 +81,8 @@ __all__ = [
     "checkpoint",
     "coalesce",
     "compare",
+    "cumsum",
+    "cumsum_",
     "data",
     "deterministic",
     "disable",

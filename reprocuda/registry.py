@@ -225,6 +225,12 @@ _OPERATORS = (
         dtypes=("float32", "float64"),
         notes="on the CPU, as torch's",
     ),
+    Operator(
+        "cumsum",
+        ("torch.cumsum", "torch.Tensor.cumsum", "torch.Tensor.cumsum_"),
+        kernels.CUMSUM,
+        notes="on the CPU. Every prefix is its own exact sum",
+    ),
     Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
     *_torch_scatter("exact", EVERY, "scatter_sum", "scatter_add", "segment_sum_coo", "segment_add_coo"),
     *_torch_scatter("exact", EVERY, "segment_sum_csr", "segment_add_csr"),
@@ -273,7 +279,7 @@ def replacing(overload: str) -> Operator | None:
     """The operator that replaces an aten overload, its functional, in-place and out= forms alike; None where none does.
 
     Example:
-        >>> replacing("index_add_").name, replacing("scatter_add.out").name, replacing("cumsum")
+        >>> replacing("index_add_").name, replacing("scatter_add.out").name, replacing("cumprod")
         ('index_add', 'scatter_add', None)
     """
     return _REPLACING.get(_base(overload))

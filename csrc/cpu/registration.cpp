@@ -8,6 +8,7 @@
 #include "../ops/index_put.h"
 #include "../ops/overwrite.h"
 #include "../ops/reduce.h"
+#include "../ops/scan.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
@@ -18,6 +19,7 @@
 #include "linearize.h"
 #include "overwrite.h"
 #include "parallel.h"
+#include "scan.h"
 
 namespace reprocuda {
 namespace cpu {
@@ -140,6 +142,10 @@ struct CpuBackend {
     counts ? cpu::histogram_counts(problem, result) : cpu::histogram_keys(problem, result);
   }
 
+  static void scan(Dtype dtype, const Tensor& in, const Tensor& out, int64_t outer, int64_t length, int64_t inner) {
+    cpu::scan({dtype, out.mutable_data_ptr(), in.const_data_ptr(), outer, length, inner});
+  }
+
   // A plan can come from anywhere; a wrong one must not become a wild read.
   static void check_plan(const Tensor* permutation, const Tensor& offsets, int64_t num_rows, const char* op) {
     const int64_t* offset = static_cast<const int64_t*>(offsets.const_data_ptr());
@@ -176,6 +182,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_segment<CpuBackend>(library);
   register_embedding_bag<CpuBackend>(library);
   register_histogram<CpuBackend>(library);
+  register_scan<CpuBackend>(library);
   register_fingerprint<CpuBackend>(library);
 }
 

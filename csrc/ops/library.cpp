@@ -9,6 +9,7 @@
 #include "index_put.h"
 #include "overwrite.h"
 #include "reduce.h"
+#include "scan.h"
 #include "scatter_add.h"
 #include "segment.h"
 
@@ -36,6 +37,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kSegmentSchemas);
   define(kEmbeddingBagSchemas);
   define(kHistogramSchemas);
+  define(kScanSchemas);
   define(kFingerprintSchemas);
   // Test hooks: how by-index problems are solved, process-wide.
   library.def("_set_forced_algorithm(str name) -> ()");

@@ -10,6 +10,7 @@ from .bags import EMBEDDING_BAG, SPARSE_EMBEDDING
 from .histograms import BINCOUNT, HISTC, HISTOGRAM, HISTOGRAMDD
 from .overwrites import INDEX_COPY, PUT, SCATTER
 from .reductions import INDEX_REDUCE, SCATTER_REDUCE
+from .scans import CUMSUM
 from .segments import SEGMENT_REDUCE
 from .sparse import COALESCE, SPARSE_ADDMM, SPARSE_MM
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
@@ -17,6 +18,7 @@ from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 __all__ = [
     "BINCOUNT",
     "COALESCE",
+    "CUMSUM",
     "EMBEDDING",
     "EMBEDDING_BAG",
     "HISTC",

@@ -48,6 +48,7 @@ TORCH = SimpleNamespace(
     put_=lambda x, index, source, accumulate=False: x.put_(index, source, accumulate=accumulate),
     index=lambda tensor, indices: tensor[tuple(indices)],
     embedding=lambda i, w: w[i] if w.is_complex() else torch.nn.functional.embedding(i, w),
+    cumsum=torch.cumsum,
     segment_reduce=torch.segment_reduce,
     coalesce=torch.Tensor.coalesce,
     sparse_mm=torch.sparse.mm,

@@ -17,7 +17,7 @@ NAMES = {
     "__getitem__", "scatter_reduce.sum", "scatter_reduce.mean", "scatter_reduce.prod", "scatter_reduce.amax",
     "scatter_reduce.amin", "index_reduce.mean", "index_reduce.prod", "index_reduce.amax", "index_reduce.amin",
     "scatter", "index_copy", "index_fill", "put", "take", "repeat_interleave",
-    "_segment_reduce.lengths", "_segment_reduce.offsets",
+    "cumsum", "_segment_reduce.lengths", "_segment_reduce.offsets",
 }  # fmt: skip
 
 
@@ -47,6 +47,8 @@ def doubled(value):
     if isinstance(value, torch.Tensor):
         wide = torch.complex128 if value.is_complex() else torch.float64
         return value.detach().to(wide) if value.is_floating_point() or value.is_complex() else value
+    if isinstance(value, torch.dtype):
+        return torch.complex128 if value.is_complex else torch.float64 if value.is_floating_point else value
     if isinstance(value, (list, tuple)):
         return type(value)(doubled(part) for part in value)
     return {k: doubled(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -29,6 +29,7 @@ FORWARD = {
     "histogram": lambda ns, x, src: ns.histogram(x, 2).hist,
     "histogramdd": lambda ns, x, src: ns.histogramdd(x, 2).hist,
     "embedding_bag": lambda ns, x, src: ns.embedding_bag(PLACES, x, mode="sum"),
+    "cumsum": lambda ns, x, src: ns.cumsum(x, 0),
     "segment_reduce": lambda ns, x, src: ns.segment_reduce(src, "sum", lengths=torch.tensor([2, 1])),
     "coalesce": lambda ns, x, src: ns.coalesce(torch.sparse_coo_tensor(INDEX[None], src, (2, 2))).to_dense(),
     "sparse_mm": lambda ns, x, src: ns.sparse_mm(src.T.to_sparse(), x),

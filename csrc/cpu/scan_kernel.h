@@ -1,0 +1,57 @@
+// The filtered prefix sums of every instruction set. They run in the rounding mode of the element type (select_kernels.h).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "kernel_includes.h"
+
+namespace reprocuda::cpu {
+
+// How many numbers describe a running sum.
+inline constexpr int kScanStates = 4;
+
+// The most sums that may take turns in a run.
+inline constexpr int kMostParts = 15;
+
+// `width` runs of `length` elements, `stride` apart. A run is contiguous and holds `parts` sums that take turns, so its
+// state is [parts, kScanStates].
+template <class T>
+struct Streams {
+  const T* in;
+  T* out;
+  int64_t stride;
+  int width;
+  int64_t length;
+  int parts;
+};
+
+// Bit k of a byte of `flags` says that this prefix was not certified: what stands there is worth nothing.
+template <class T>
+struct ScanKernels {
+  int lanes;
+  void (*empty)(double* state);                       // of one part
+  void (*merge)(double* state, const double* other);  // of one part
+  void (*total)(const T* in, int64_t length, int parts, double* state);
+  // At most `lanes` runs at once, all beginning with the same part. They continue `states`, behind a multiple of
+  // lanes * parts, or are whole if it is null. Returns whether a flag is set: a byte of `flags` for every `lanes`
+  // elements of a run, of whole ones only if it does.
+  bool (*streams)(const Streams<T>& streams, double* states, uint8_t* flags, int64_t flag_stride);
+  // `width` neighbouring columns, at most `lanes`. A byte of `flags` for every row, if it returns true.
+  bool (*columns)(const T* in, T* out, int64_t length, int64_t stride, int width, uint8_t* flags);
+};
+
+namespace portable {
+template <class T>
+ScanKernels<T> scan_kernels(int parts);
+}
+namespace avx2 {
+template <class T>
+ScanKernels<T> scan_kernels(int parts);
+}
+namespace avx512 {
+template <class T>
+ScanKernels<T> scan_kernels(int parts);
+}
+
+}  // namespace reprocuda::cpu
