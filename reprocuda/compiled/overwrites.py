@@ -5,36 +5,25 @@ from __future__ import annotations
 import torch
 from torch.library import register_autograd
 
-from ..ops import by_dim, fragment
+from ..ops import fragment
 from ..overwriting import gradients
-from .support import fake
+from .support import contiguous_like, fake, meta_index_put
 
 _aten = torch.ops.aten
 
 
-def _contiguous_like(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-
-
 def _meta_scatter(self, dim, index, src, out=None):
-    return _contiguous_like(_aten.scatter(self, dim, index, src))
+    return contiguous_like(_aten.scatter(self, dim, index, src))
 
 
 def _meta_index_copy(self, dim, index, source, out=None):
-    return _contiguous_like(_aten.index_copy(self, dim, index, source))
-
-
-def _meta_index_put(self, indices, dims, values):
-    if self.dtype != values.dtype:
-        raise RuntimeError(f"index_put: values have dtype {values.dtype}, the tensor {self.dtype}")
-    values.expand(_aten.index(self, by_dim(indices, dims)).shape)
-    return _contiguous_like(self)
+    return contiguous_like(_aten.index_copy(self, dim, index, source))
 
 
 for _name, _meta in {
     "scatter": _meta_scatter,
     "index_copy": _meta_index_copy,
-    "index_put_overwrite": _meta_index_put,
+    "index_put_overwrite": meta_index_put,
 }.items():
     fake(_name, _meta)
     fake(f"{_name}_", _meta, writes=True)

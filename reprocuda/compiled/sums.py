@@ -8,7 +8,7 @@ from torch.library import register_autograd
 
 from .. import ops
 from ..ops import by_dim, fragment
-from .support import fake
+from .support import contiguous_like, fake, meta_index_put
 
 _aten = torch.ops.aten
 
@@ -18,27 +18,20 @@ def _meta_index_add(self, dim, index, source, alpha=1.0, alpha_imag=0.0, alpha_i
     for d in range(self.dim()):
         same = index.numel() if d == dim % self.dim() else self.shape[d]
         torch._check(source.shape[d] == same, lambda: "index_add(): source does not match self and index in shape")
-    return torch.empty_like(_aten.index_add(self, dim, index, source), memory_format=torch.contiguous_format)
+    return contiguous_like(_aten.index_add(self, dim, index, source))
 
 
 def _meta_scatter_add(self, dim, index, src):
-    return torch.empty_like(_aten.scatter_add(self, dim, index, src), memory_format=torch.contiguous_format)
-
-
-def _meta_index_put(self, indices, dims, values):
-    if self.dtype != values.dtype:
-        raise RuntimeError(f"index_put: values have dtype {values.dtype}, the tensor {self.dtype}")
-    values.expand(_aten.index(self, by_dim(indices, dims)).shape)
-    return torch.empty_like(self, memory_format=torch.contiguous_format)
+    return contiguous_like(_aten.scatter_add(self, dim, index, src))
 
 
 def _meta_index_put_rows(self, index, values):
-    return _meta_index_put(self, [index], [0], values)
+    return meta_index_put(self, [index], [0], values)
 
 
 def _meta_index_put_masked(self, indices, places, values):
     result = _aten.index_put(self, by_dim(indices, places), values, True)
-    return torch.empty_like(result, memory_format=torch.contiguous_format)
+    return contiguous_like(result)
 
 
 def _meta_embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
@@ -54,13 +47,13 @@ def _meta_segment_sum(src, permutation, offsets):
 
 
 def _meta_planned(self, dim, permutation, offsets, source, alpha=1.0, alpha_imag=0.0, alpha_int=1):
-    return torch.empty_like(self, memory_format=torch.contiguous_format)
+    return contiguous_like(self)
 
 
 for _name, _meta in {
     "index_add": _meta_index_add,
     "scatter_add": _meta_scatter_add,
-    "index_put": _meta_index_put,
+    "index_put": meta_index_put,
     "index_put_masked": _meta_index_put_masked,
     "index_put_masked_backward": lambda grad, indices, places, shape: grad.new_empty(shape),
     "embedding_dense_backward": _meta_embedding_dense_backward,
@@ -74,7 +67,7 @@ for _name, _meta in {
     "index_add_out": lambda self, dim, index, source, *_: _meta_index_add(self, dim, index, source),
     "scatter_add_": _meta_scatter_add,
     "scatter_add_out": lambda self, dim, index, src, _: _meta_scatter_add(self, dim, index, src),
-    "index_put_": _meta_index_put,
+    "index_put_": meta_index_put,
     "index_put_rows_": _meta_index_put_rows,
     "index_add_planned_": _meta_planned,
     "fingerprint_": lambda *_: None,

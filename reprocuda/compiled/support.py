@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 from torch.library import register_fake
 
-from ..ops import fragment
+from ..ops import by_dim, fragment
 
 
 def _require_one_device(name: str, arguments: tuple) -> None:
@@ -32,3 +33,14 @@ def fake(name: str, shape: Callable, *, writes: bool = False) -> None:
         return None if writes else result
 
     register_fake(f"reprocuda::{name}", kernel, lib=fragment)
+
+
+def contiguous_like(tensor: Tensor) -> Tensor:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def meta_index_put(self, indices, dims, values):
+    if self.dtype != values.dtype:
+        raise RuntimeError(f"index_put: values have dtype {values.dtype}, the tensor {self.dtype}")
+    values.expand(torch.ops.aten.index(self, by_dim(indices, dims)).shape)
+    return contiguous_like(self)

@@ -14,47 +14,7 @@ from torch import Tensor
 from .. import ops
 from ..checks import check_range, checks
 from ..overrides import Override, Slot
-from .support import ERRORS, size_along, writes_through
-
-
-def _along_dim(op: str) -> Callable[[Slot], Callable]:
-    def make(slot: Slot) -> Callable:
-        switch, keys, ours, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
-
-        def kernel(self, dim, index, src):
-            try:
-                if not switch.on:
-                    return slot.native(keys, self, dim, index, src)
-                if checks.on:
-                    check_range(op, index, 0, size_along(self, dim))
-                result = ours(self, dim, index, src)
-                return self if in_place else result
-            except ERRORS as error:
-                return slot.failed(error, self, dim, index, src)
-
-        return kernel
-
-    return make
-
-
-def _along_dim_out(op: str) -> Callable[[Slot], Callable]:
-    def make(slot: Slot) -> Callable:
-        switch, keys, ours = slot.switch, slot.keys, slot.ours
-
-        def kernel(self, dim, index, src, *, out):
-            try:
-                if not switch.on:
-                    return slot.native(keys, self, dim, index, src, out=out)
-                if checks.on:
-                    check_range(op, index, 0, size_along(self, dim))
-                ours(self, dim, index, src, out)
-                return out
-            except ERRORS as error:
-                return slot.failed(error, self, dim, index, src, out=out)
-
-        return kernel
-
-    return make
+from .support import ERRORS, along_dim, along_dim_out, size_along, writes_through
 
 
 def _source(self, index, src):
@@ -130,10 +90,10 @@ def _put_(slot: Slot) -> Callable:
 
 _aten = torch.ops.aten
 SCATTER = (
-    Override("scatter.src", ops.scatter, _along_dim("scatter"), overwrites=True),
-    Override("scatter_.src", ops.scatter_, _along_dim("scatter_"), in_place=True, overwrites=True),
+    Override("scatter.src", ops.scatter, along_dim("scatter"), overwrites=True),
+    Override("scatter_.src", ops.scatter_, along_dim("scatter_"), in_place=True, overwrites=True),
     Override(
-        "scatter.src_out", ops.scatter_out, _along_dim_out("scatter"), writes_through(_aten.scatter), overwrites=True
+        "scatter.src_out", ops.scatter_out, along_dim_out("scatter"), writes_through(_aten.scatter), overwrites=True
     ),
     Override("scatter.reduce", ops.scatter_add, _scatter_reduce),
     Override("scatter_.reduce", ops.scatter_add_, _scatter_reduce, in_place=True),
@@ -143,12 +103,12 @@ SCATTER = (
     Override("scatter.value_reduce_out", ops.scatter_add_out, _scatter_reduce_out, writes_through(_aten.scatter)),
 )
 INDEX_COPY = (
-    Override("index_copy", ops.index_copy, _along_dim("index_copy"), overwrites=True),
-    Override("index_copy_", ops.index_copy_, _along_dim("index_copy_"), in_place=True, overwrites=True),
+    Override("index_copy", ops.index_copy, along_dim("index_copy"), overwrites=True),
+    Override("index_copy_", ops.index_copy_, along_dim("index_copy_"), in_place=True, overwrites=True),
     Override(
         "index_copy.out",
         ops.index_copy_out,
-        _along_dim_out("index_copy"),
+        along_dim_out("index_copy"),
         writes_through(_aten.index_copy),
         overwrites=True,
     ),

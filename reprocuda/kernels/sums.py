@@ -12,7 +12,7 @@ from ..autocast import widest
 from ..checks import check_range, checks
 from ..overrides import Override, Slot
 from ..points import has_duplicates, normalize_indices, on_device_of
-from .support import ERRORS, size_along, writes_through
+from .support import ERRORS, along_dim, along_dim_out, size_along, writes_through
 
 
 def _index_add(slot: Slot) -> Callable:
@@ -54,40 +54,6 @@ def _index_add_out(slot: Slot) -> Callable:
             return out
         except ERRORS as error:
             return slot.failed(error, self, dim, index, source, alpha=alpha, out=out)
-
-    return kernel
-
-
-def _scatter_add(slot: Slot) -> Callable:
-    switch, keys, ours, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
-
-    def kernel(self, dim, index, src):
-        try:
-            if not switch.on:
-                return slot.native(keys, self, dim, index, src)
-            if checks.on:
-                check_range("scatter_add", index, 0, size_along(self, dim))
-            result = ours(self, dim, index, src)
-            return self if in_place else result
-        except ERRORS as error:
-            return slot.failed(error, self, dim, index, src)
-
-    return kernel
-
-
-def _scatter_add_out(slot: Slot) -> Callable:
-    switch, keys, ours = slot.switch, slot.keys, slot.ours
-
-    def kernel(self, dim, index, src, *, out):
-        try:
-            if not switch.on:
-                return slot.native(keys, self, dim, index, src, out=out)
-            if checks.on:
-                check_range("scatter_add", index, 0, size_along(self, dim))
-            ours(self, dim, index, src, out)
-            return out
-        except ERRORS as error:
-            return slot.failed(error, self, dim, index, src, out=out)
 
     return kernel
 
@@ -173,9 +139,14 @@ INDEX_ADD = (
     Override("index_add.out", ops.index_add_out, _index_add_out, writes_through(torch.ops.aten.index_add)),
 )
 SCATTER_ADD = (
-    Override("scatter_add", ops.scatter_add, _scatter_add, _repair_scatter_add),
-    Override("scatter_add_", ops.scatter_add_, _scatter_add, in_place=True),
-    Override("scatter_add.out", ops.scatter_add_out, _scatter_add_out, writes_through(torch.ops.aten.scatter_add)),
+    Override("scatter_add", ops.scatter_add, along_dim("scatter_add"), _repair_scatter_add),
+    Override("scatter_add_", ops.scatter_add_, along_dim("scatter_add"), in_place=True),
+    Override(
+        "scatter_add.out",
+        ops.scatter_add_out,
+        along_dim_out("scatter_add"),
+        writes_through(torch.ops.aten.scatter_add),
+    ),
 )
 INDEX_PUT = (
     Override("_index_put_impl_", ops.index_put_, _index_put_impl_, _repair_index_put_, in_place=True),

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..checks import check_range, checks
 from ..irregular import refuse_overlap, write_resized
+from ..overrides import Slot
 
 ERRORS = (ValueError, RuntimeError)
 
@@ -27,3 +29,44 @@ def writes_through(functional: Callable) -> Callable:
         return write_resized(out, result)
 
     return repair
+
+
+def along_dim(op: str) -> Callable[[Slot], Callable]:
+    """The kernel of an operator that takes (self, dim, index, src); `op` is its name in errors."""
+    def make(slot: Slot) -> Callable:
+        switch, keys, ours, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
+
+        def kernel(self, dim, index, src):
+            try:
+                if not switch.on:
+                    return slot.native(keys, self, dim, index, src)
+                if checks.on:
+                    check_range(op, index, 0, size_along(self, dim))
+                result = ours(self, dim, index, src)
+                return self if in_place else result
+            except ERRORS as error:
+                return slot.failed(error, self, dim, index, src)
+
+        return kernel
+
+    return make
+
+
+def along_dim_out(op: str) -> Callable[[Slot], Callable]:
+    def make(slot: Slot) -> Callable:
+        switch, keys, ours = slot.switch, slot.keys, slot.ours
+
+        def kernel(self, dim, index, src, *, out):
+            try:
+                if not switch.on:
+                    return slot.native(keys, self, dim, index, src, out=out)
+                if checks.on:
+                    check_range(op, index, 0, size_along(self, dim))
+                ours(self, dim, index, src, out)
+                return out
+            except ERRORS as error:
+                return slot.failed(error, self, dim, index, src, out=out)
+
+        return kernel
+
+    return make

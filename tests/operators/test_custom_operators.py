@@ -54,6 +54,8 @@ FUNCTIONAL = {
     "index_add_planned": lambda: (
         ops.index_add_planned, real(4, 2), 0, PLAN.permutation, PLAN.offsets, real(3, 2), 2.0, 0.0, 2,
     ),
+    "cumsum": lambda: (ops.cumsum, real(3, 4), -1),
+    "cumsum scalar": lambda: (ops.cumsum, real(), 0),
     "index_select": lambda: (ops.index_select, real(4, 2), 0, INDEX),
     "gather": lambda: (ops.gather, real(4, 2), 0, ELEMENTS),
     "index": lambda: (ops.index, real(4, 3), [INDEX, INDEX], [0, 1]),
@@ -94,6 +96,8 @@ MUTATING = {
     ),
     "index_put_": lambda: (ops.index_put_, real(3, 4, grad=False), [INDEX], [1], real(3, 1, grad=False)),
     "index_put_rows_": lambda: (ops.index_put_rows_, real(4, 2, grad=False), INDEX, real(3, 1, grad=False)),
+    "cumsum_": lambda: (ops.cumsum_, real(3, 4, grad=False), 0),
+    "cumsum_out": lambda: (ops.cumsum_out, real(3, 4, grad=False), 0, torch.empty(3, 4)),
     "fingerprint_": lambda: (ops.fingerprint_, torch.zeros(2, 2, dtype=torch.int64), 1, real(3, grad=False)),
     "index_add_planned_": lambda: (
         ops.index_add_planned_, real(4, 2, grad=False), 0, PLAN.permutation, PLAN.offsets, real(3, 2, grad=False),
