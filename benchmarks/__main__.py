@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 
 import reprocuda
-from benchmarks.cases import OURS, Case, all_cases, exists_on, make_problem
+from benchmarks.cases import all_cases
+from benchmarks.cases.base import OURS, Case, exists_on
 from benchmarks.report import draw, markdown, show
 from benchmarks.timing import Contestant, interleave
 from reprocuda.reports.terminal import console, print_line
@@ -40,7 +41,7 @@ def judge(contestants: list[Contestant]) -> dict[str, tuple[str, float | None]]:
 
 def run_case(case: Case, device: str, thread_counts: list[int], repeats: int) -> list[dict]:
     """A row for each contestant and number of threads; one whose result is wrong has a reason and no time."""
-    problem = make_problem(case, device)
+    problem = case.make_problem(device)
     contestants = case.contestants(problem)
     rows = []
     for threads in thread_counts:

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.cases import ALL_NAN, FORCED_EXACT, OURS
+from benchmarks.cases.base import ALL_NAN, FORCED_EXACT, OURS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "cpu.json"

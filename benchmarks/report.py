@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib
 from rich.console import Console
 
-from benchmarks.cases import OURS
+from benchmarks.cases.base import OURS
 from reprocuda.reports.terminal import Cell, print_table
 
 matplotlib.use("Agg")

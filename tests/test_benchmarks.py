@@ -12,7 +12,11 @@ import pytest
 import torch
 
 from benchmarks.__main__ import run_case
-from benchmarks.cases import ALL_NAN, FORCED_EXACT, OURS, EmbeddingBackward, IndexAdd, Overwriting, Reducing, ScatterAdd
+from benchmarks.cases.base import ALL_NAN, FORCED_EXACT, OURS
+from benchmarks.cases.overwrites import Overwriting
+from benchmarks.cases.reductions import Reducing
+from benchmarks.cases.scans import Cumsum
+from benchmarks.cases.sums import EmbeddingBackward, IndexAdd, ScatterAdd
 from benchmarks.exactness import exact_sum, round_once
 from benchmarks.readme import measured, rewritten
 from benchmarks.report import draw, markdown
@@ -84,6 +88,19 @@ def test_plain_writes_are_right_and_timed(elements, features):
     rows = run_case(Overwriting(3000, features, 40, elements=elements), "cpu", [1, 2], repeats=2)
     assert [row["wrong"] for row in rows] == [""] * len(rows)
     assert {row["share_right"] for row in rows if row["contestant"] == OURS} == {1.0}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
+def test_prefix_sums_are_right_and_timed(dtype):
+    layouts = [Cumsum((3000,), 0, dtype), Cumsum((40, 30), 0, dtype), Cumsum((40, 30), 1, dtype)]
+    if dtype in ("float32", "float64"):
+        layouts.append(Cumsum((3000,), 0, dtype, hard=True))
+    for case in layouts:
+        rows = run_case(case, "cpu", [1, 2], repeats=2)
+        assert [row["wrong"] for row in rows] == [""] * len(rows)
+        assert {row["share_right"] for row in rows if row["contestant"] == OURS} == {1.0}
+    if len(layouts) == 4:
+        assert {row["share_right"] for row in rows if row["contestant"] == "cumsum"} != {1.0}
 
 
 class OneBitOff(IndexAdd):
