@@ -75,6 +75,7 @@ scatter_reduce_out = torch.ops.reprocuda.scatter_reduce_out.default
 index_reduce = torch.ops.reprocuda.index_reduce.default
 index_reduce_ = torch.ops.reprocuda.index_reduce_.default
 index_reduce_out = torch.ops.reprocuda.index_reduce_out.default
+index_reduce_planned = torch.ops.reprocuda.index_reduce_planned.default
 index_put = torch.ops.reprocuda.index_put.default
 index_put_ = torch.ops.reprocuda.index_put_.default
 index_copy = torch.ops.reprocuda.index_copy.default

@@ -3,7 +3,8 @@
 Every derivative has one form. The incoming gradient, divided where several members share it, reaches `base` and each
 element of `src` times a factor of its own; a tangent goes the same way backwards. torch's rules give the factors:
 members of a mean share evenly, and so do those that equal the largest or smallest; a factor of a product gets the
-product of the others. They are computed by differentiable operations, which second derivatives go through.
+product of the others, as result / factor. They are computed by differentiable operations, which second derivatives go
+through.
 """
 
 from __future__ import annotations
@@ -100,8 +101,9 @@ def shares(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, how: H
 
 
 def _shares_of_product(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, kept: Tensor | None) -> Shares:
-    """The product of the others: result / x, but for an x of 0 the product of all that are not 0, times the other zero
-    where there is one, which second derivatives see, and 0 if there are more.
+    """The product of the others: result / x, which is rounded twice, and 0 or not finite where the result has become so;
+    but for an x of 0 the product of all that are not 0, times the other zero where there is one, which second
+    derivatives see, and 0 if there are more.
     """
     base_zero, src_zero = base == 0, src == 0
     counts = base_zero if kept is None else base_zero & kept

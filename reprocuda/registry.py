@@ -194,8 +194,9 @@ _OPERATORS = (
         ("torch.segment_reduce",),
         kernels.SEGMENT_REDUCE,
         dtypes=FLOATING,
-        notes="on the CPU; a mean with an initial value other than 0 is rounded to float64 first; torch has no second "
-        "derivative",
+        notes="but a mean with an initial value other than 0: its sum is rounded to float64 first; torch has no second "
+        "derivative, and shares what is negative among equal extremes without dividing it: reprocuda.segment_reduce has "
+        "both right",
     ),
     Operator(
         "bincount",

@@ -253,6 +253,14 @@ class PlanRoute(Route):
         plan = self.plan
         ops.index_add_planned_(base, self.dim, plan.permutation, plan.offsets, src, *split_alpha(alpha, base.dtype))
 
+    def reduce(self, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
+        plan = self.plan
+        if how.reduce in ("amax", "amin") and src.device.type != "cpu":  # where the largest is found by an index
+            return ops.index_reduce(base, self.dim, plan.targets, src, how.reduce, how.include_self)
+        return ops.index_reduce_planned(
+            base, self.dim, plan.permutation, plan.offsets, src, how.reduce, how.include_self
+        )
+
     def take(self, values: Tensor, where: Where) -> Tensor:
         return values.index_select(self.dim, self.plan.targets)
 
@@ -265,6 +273,9 @@ class PlanRoute(Route):
         if base is None:
             return accumulate(self, None, src.movedim(0, -1), ()).movedim(-1, 0)
         return accumulate(PlanRoute(self.plan, self.dim + 1), base, src, (), alpha)
+
+    def batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, run: Run) -> Tensor:
+        return run(PlanRoute(self.plan, self.dim + 1), base, src, ())
 
     def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
         return gather(PlanRoute(self.plan, self.dim + 1), values, ())

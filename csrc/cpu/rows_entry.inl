@@ -31,14 +31,25 @@ inline auto with_sums(const RowsJob<T, Position>& job, const RowsScratch& scratc
   }
 }
 
+// Family: of the partial reductions of segments that are cut. A mean is a sum until it is rounded.
 template <class Family, class T, class Position>
 void run_rows_range(const RowsJob<T, Position>& job, const RowsRange& range, const RowsScratch& scratch) {
+  const bool one_column = job.columns == 1 && job.grouping.targets == nullptr;
   if constexpr (std::is_same_v<Family, Summing>) {
-    if (job.columns == 1 && job.grouping.targets == nullptr && job.reduction == Reduction::kSum && job.include_self) {
+    if (one_column && job.reduction == Reduction::kSum && job.include_self) {
       return SingleColumnSums<T, Position>(job, scratch).sum_batches(range);
     }
   }
-  with_sums<Family>(job, scratch, [&](auto& sums) { walk_range(job, range, sums); });
+  with_sums<Family>(job, scratch, [&](auto& sums) {
+    if (one_column && job.grouping.permutation == nullptr && job.alpha.is_one) {
+      if constexpr (!std::is_same_v<Family, Summing>) {
+        return SingleColumnCells<Family, T, Position>::reduce_batches(job, range, scratch, sums);
+      } else if (job.reduction == Reduction::kMean) {
+        return SingleColumnCells<Averaging, T, Position>::reduce_batches(job, range, scratch, sums);
+      }
+    }
+    walk_range(job, range, sums);
+  });
 }
 
 template <class Family, class T, class Position>
@@ -63,9 +74,10 @@ void add_to_bins(const RowsJob<T, Position>& job, int64_t first, int64_t last, i
   if constexpr (!std::is_same_v<T, double>) BinnedRows<T, Position>(job, column, columns, bins, flags).add(first, last);
 }
 
-template <class Family, class T, class Position>
+// Cells: those of a single column.
+template <class Family, class T, class Position, class Cells = Family>
 RowsKernels<T, Position> rows_kernels_of() {
-  return {Family::template Of<T, 2>::kStates, &run_rows_range<Family, T, Position>, &merge_split<Family, T, Position>,
+  return {CellOf<Cells, T>::kStates, &run_rows_range<Family, T, Position>, &merge_split<Family, T, Position>,
           &sum_in_pairs<T, Position>, &add_to_bins<T, Position>};
 }
 
@@ -75,8 +87,10 @@ RowsKernels<T, Position> rows_kernels(Reduction reduction) {
     case Reduction::kProd: return rows_kernels_of<Multiplying, T, Position>();
     case Reduction::kAmax: return rows_kernels_of<Extreme<false>, T, Position>();
     case Reduction::kAmin: return rows_kernels_of<Extreme<true>, T, Position>();
-    default: return rows_kernels_of<Summing, T, Position>();  // a mean is a sum until it is rounded
+    case Reduction::kMean: return rows_kernels_of<Summing, T, Position, Averaging>();
+    case Reduction::kSum: break;
   }
+  return rows_kernels_of<Summing, T, Position>();
 }
 
 template RowsKernels<float, int32_t> rows_kernels(Reduction);

@@ -1,5 +1,35 @@
 // The rows algorithm for one column: lanes run over the rows of a long segment, and over neighbouring segments when these are
-// rounded. Included after rows_kernel.inl and cells.inl.
+// rounded. Included after rows_kernel.inl and reduced_cells.inl.
+
+// All segments of the range, where every target is listed: each that ends in it leaves a cell, and cells are rounded together.
+//   sum_part(first, last, segment, part): of a segment that a range end cuts
+//   fill(cell, segment): a cell, cleared first
+//   finish(base, count): rounds and stores the cells of `count` segments from `base` on, lists in scratch.flagged what it
+//   leaves to the exact fallback, and returns how many these are
+template <class T, class Position, class SumPart, class Fill, class Finish>
+inline void walk_batches(const RowsJob<T, Position>& job, const RowsRange& range, const RowsScratch& scratch, int cell_doubles,
+                         SumPart&& sum_part, Fill&& fill, Finish&& finish) {
+  const Grouping<Position>& g = job.grouping;
+  int64_t segment = std::lower_bound(g.offsets, g.offsets + g.num_segments, static_cast<Position>(range.begin)) - g.offsets;
+  if (segment > 0 && g.offsets[segment] > range.begin) {
+    sum_part(range.begin, std::min<int64_t>(g.offsets[segment], range.end), segment - 1, range.head);
+  }
+  const auto begins = [&](int64_t s) { return s < g.num_segments && (g.offsets[s] < range.end || range.last); };
+  const auto ends = [&](int64_t s) { return g.offsets[s + 1] <= range.end; };
+  while (begins(segment) && ends(segment)) {
+    const int64_t base = segment;
+    for (; segment < base + kSegmentBatch && begins(segment) && ends(segment); ++segment) {
+      fill(scratch.state + (segment - base) * cell_doubles, segment);
+    }
+    const int64_t num_flagged = finish(base, segment - base);
+    for (int64_t i = 0; i < num_flagged; ++i) {
+      const int64_t target = base + scratch.flagged[i];
+      int32_t column = 0;
+      exact_segment(job, g.offsets[target], g.offsets[target + 1], target, &column, 1, scratch.limbs);
+    }
+  }
+  if (begins(segment)) sum_part(g.offsets[segment], range.end, segment, range.tail);
+}
 
 template <class T, class Position>
 class SingleColumnSums {
@@ -10,32 +40,20 @@ class SingleColumnSums {
 
   SingleColumnSums(const RowsJob<T, Position>& job, const RowsScratch& scratch) : job_(job), scratch_(scratch) {}
 
-  // All segments that end in the range, where every target is listed: each leaves a cell, and cells are rounded together.
   void sum_batches(const RowsRange& range) {
     const Grouping<Position>& g = job_.grouping;
-    int64_t segment = std::lower_bound(g.offsets, g.offsets + g.num_segments, static_cast<Position>(range.begin)) - g.offsets;
-    if (segment > 0 && g.offsets[segment] > range.begin) {
-      sum_part(range.begin, std::min<int64_t>(g.offsets[segment], range.end), segment - 1, range.head);
-    }
-    const auto begins = [&](int64_t s) { return s < g.num_segments && (g.offsets[s] < range.end || range.last); };
-    const auto ends = [&](int64_t s) { return g.offsets[s + 1] <= range.end; };
-    while (begins(segment) && ends(segment)) {
-      const int64_t base = segment;
-      for (; segment < base + kSegmentBatch && begins(segment) && ends(segment); ++segment) {
-        double* const cell = scratch_.state + (segment - base) * kStateDoubles<T>;
-        clear_cells<T>(cell, kStateDoubles<T>);
-        if (segment != job_.ignored_target) add_rows_to_cell(cell, g.offsets[segment], g.offsets[segment + 1]);
-      }
-      const FinishJob<T> finish{scratch_.state, 1, 0, job_.self == nullptr ? nullptr : job_.self + base, true,
-                                job_.out + base, 1, job_.first_stage};
-      const int64_t num_flagged = finish_single_column(finish, 0, segment - base, scratch_.flagged);
-      for (int64_t i = 0; i < num_flagged; ++i) {
-        const int64_t target = base + scratch_.flagged[i];
-        int32_t column = 0;
-        exact_segment(job_, g.offsets[target], g.offsets[target + 1], target, &column, 1, scratch_.limbs);
-      }
-    }
-    if (begins(segment)) sum_part(g.offsets[segment], range.end, segment, range.tail);
+    walk_batches(
+        job_, range, scratch_, kStateDoubles<T>,
+        [&](int64_t first, int64_t last, int64_t segment, double* part) { sum_part(first, last, segment, part); },
+        [&](double* cell, int64_t segment) {
+          clear_cells<T>(cell, kStateDoubles<T>);
+          if (segment != job_.ignored_target) add_rows_to_cell(cell, g.offsets[segment], g.offsets[segment + 1]);
+        },
+        [&](int64_t base, int64_t count) {
+          const FinishJob<T> finish{scratch_.state, 1, 0, job_.self == nullptr ? nullptr : job_.self + base, true,
+                                    job_.out + base, 1, job_.first_stage};
+          return finish_single_column(finish, 0, count, scratch_.flagged);
+        });
   }
 
   // Targets may lie far apart.
@@ -181,4 +199,52 @@ class SingleColumnSums {
 
   const RowsJob<T, Position>& job_;
   const RowsScratch& scratch_;
+};
+
+// The reductions other than plain sums, of neighbouring rows: the same by their own cells.
+template <class Family, class T, class Position>
+class SingleColumnCells {
+ public:
+  static constexpr int kStates = CellOf<Family, T>::kStates;
+
+  static void fill(const RowsJob<T, Position>& job, double* to, int64_t segment) {
+    int64_t next = job.grouping.offsets[segment];
+    const int64_t last = job.grouping.offsets[segment + 1];
+    CellOf<Family, T> cell;
+    cell.clear();
+    if (segment == job.ignored_target) next = last;
+    if (last - next >= 2 * kLanes) {
+      typename Family::template Of<T, kLanes> wide;
+      wide.clear();
+      for (; last - next >= kLanes; next += kLanes) wide.add(load<kLanes>(job.src + next));
+      alignas(64) double states[kStates * kLanes];
+      wide.store_state(states);
+      for (int lane = 0; lane < kLanes; ++lane) {
+        double one[kStates];
+        for (int state = 0; state < kStates; ++state) one[state] = states[state * kLanes + lane];
+        CellOf<Family, T> other;
+        other.load_state(one);
+        cell.merge(other);
+      }
+    }
+    for (; next < last; ++next) cell.add(load_lanes<1>(job.src + next));
+    cell.store_state(to);
+  }
+
+  // Where `self` is no contribution, untouched targets are final already: they keep what is in `out`.
+  static int64_t finish(const RowsJob<T, Position>& job, const RowsScratch& scratch, int64_t base, int64_t count) {
+    T* const out = job.out + base;
+    const T* const self = !job.include_self ? out : job.self == nullptr ? nullptr : job.self + base;
+    const FinishJob<T> finish{scratch.state, 1, 0, self, job.include_self, out, 1, job.first_stage};
+    return finish_reduced_cells<Family, T>(finish, 0, count, scratch.flagged);
+  }
+
+  template <class Sums>
+  static void reduce_batches(const RowsJob<T, Position>& job, const RowsRange& range, const RowsScratch& scratch, Sums& sums) {
+    walk_batches(
+        job, range, scratch, kStates,
+        [&](int64_t first, int64_t last, int64_t segment, double* part) { sums.sum_part(first, last, segment, part); },
+        [&](double* cell, int64_t segment) { fill(job, cell, segment); },
+        [&](int64_t base, int64_t count) { return finish(job, scratch, base, count); });
+  }
 };

@@ -12,6 +12,8 @@ inline constexpr const char* kSegmentSchemas[] = {
     "float alpha_imag=0, SymInt alpha_int=1) -> Tensor",
     "index_add_planned_(Tensor(a!) self, int dim, Tensor? permutation, Tensor offsets, Tensor source, float alpha=1, "
     "float alpha_imag=0, SymInt alpha_int=1) -> ()",
+    "index_reduce_planned(Tensor self, int dim, Tensor? permutation, Tensor offsets, Tensor source, str reduce, "
+    "bool include_self=True) -> Tensor",
 };
 
 template <class Backend>
@@ -83,14 +85,12 @@ Tensor segment_sum(const Tensor& src, const std::optional<Tensor>& permutation, 
 }
 
 template <class Backend>
-void index_add_planned_into(Target target, int64_t dim, const std::optional<Tensor>& permutation, const Tensor& offsets,
-                            const Tensor& source, double alpha, double alpha_imag, int64_t alpha_int, const char* op) {
+void index_rows_planned(Target target, int64_t dim, const std::optional<Tensor>& permutation, const Tensor& offsets,
+                        const Tensor& source, Accumulation problem, const char* op) {
   const Tensor& out = target.out();
-  const ElementType type = require_element_type(out, op);
   const int64_t num_rows = source.dim() == 0 ? 1 : source.size(dim);
   const PlanArguments<Backend> arguments(permutation, offsets, num_rows, op);
   const Tensor rows = as_contiguous(source);
-  Accumulation problem = make_accumulation(type, make_alpha(type, alpha, alpha_imag, alpha_int, op));
   set_shape(problem, extents_around(sizes_of(out), dim), num_rows);
   check<std::runtime_error>(arguments.num_segments() == problem.num_targets, op, "(): the plan has ",
                             arguments.num_segments(), " segments, dimension ", dim, " of self has size ",
@@ -101,6 +101,11 @@ void index_add_planned_into(Target target, int64_t dim, const std::optional<Tens
   problem.plan = arguments.plan();
   Backend::accumulate(problem, out);
   target.commit();
+}
+
+inline Accumulation planned_sum(const Tensor& self, double alpha, double alpha_imag, int64_t alpha_int, const char* op) {
+  const ElementType type = require_element_type(self, op);
+  return make_accumulation(type, make_alpha(type, alpha, alpha_imag, alpha_int, op));
 }
 
 inline void check_planned_source(const Tensor& self, int64_t dim, const Tensor& source, const char* op) {
@@ -122,7 +127,8 @@ Tensor index_add_planned(const Tensor& self, int64_t dim, const std::optional<Te
   dim = wrap_dim(dim, self.dim(), op);
   check_planned_source(self, dim, source, op);
   Target target = Target::fresh(self);
-  index_add_planned_into<Backend>(target, dim, permutation, offsets, source, alpha, alpha_imag, alpha_int, op);
+  const Accumulation problem = planned_sum(self, alpha, alpha_imag, alpha_int, op);
+  index_rows_planned<Backend>(target, dim, permutation, offsets, source, problem, op);
   return target.out();
 }
 
@@ -132,8 +138,24 @@ void index_add_planned_(const Tensor& self, int64_t dim, const std::optional<Ten
   constexpr const char* op = "index_add_";
   dim = wrap_dim(dim, self.dim(), op);
   check_planned_source(self, dim, source, op);
-  index_add_planned_into<Backend>(Target::in_place(self, op), dim, permutation, offsets, detach_from(source, self, op), alpha,
-                                  alpha_imag, alpha_int, op);
+  const Accumulation problem = planned_sum(self, alpha, alpha_imag, alpha_int, op);
+  index_rows_planned<Backend>(Target::in_place(self, op), dim, permutation, offsets, detach_from(source, self, op), problem, op);
+}
+
+// Of floats. CUDA has no extremes here: its kernel for them reads an index.
+template <class Backend>
+Tensor index_reduce_planned(const Tensor& self, int64_t dim, const std::optional<Tensor>& permutation, const Tensor& offsets,
+                            const Tensor& source, const std::string& reduce, bool include_self) {
+  constexpr const char* op = "index_reduce_planned";
+  dim = wrap_dim(dim, self.dim(), op);
+  check_planned_source(self, dim, source, op);
+  const ElementType type = require_element_type(self, op);
+  check<std::runtime_error>(is_floating_point(type.dtype) && !type.is_complex, op, "(): self must be of a real floating dtype");
+  Accumulation problem = make_accumulation(type);
+  set_combination(problem, combination(self, reduce, include_self, op));
+  Target target = Target::fresh(self);
+  index_rows_planned<Backend>(target, dim, permutation, offsets, source, problem, op);
+  return target.out();
 }
 
 template <class Backend>
@@ -142,6 +164,7 @@ void register_segment(torch::stable::detail::StableLibrary& library) {
   library.impl("segment_sum", TORCH_BOX(&segment_sum<Backend>));
   library.impl("index_add_planned", TORCH_BOX(&index_add_planned<Backend>));
   library.impl("index_add_planned_", TORCH_BOX(&index_add_planned_<Backend>));
+  library.impl("index_reduce_planned", TORCH_BOX(&index_reduce_planned<Backend>));
 }
 
 }  // namespace reprocuda

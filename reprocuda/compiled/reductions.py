@@ -10,6 +10,7 @@ from torch.library import register_autograd
 
 from .. import ops
 from ..ops import fragment
+from ..plan import SegmentPlan
 from ..reduction import Calculus, How, shares
 from ..routes import ElementRoute, RowRoute
 from .support import fake
@@ -30,6 +31,13 @@ for _name, _native in {"scatter_reduce": _aten.scatter_reduce.two, "index_reduce
     fake(_name, _shape)
     fake(f"{_name}_", _shape, writes=True)
     fake(f"{_name}_out", lambda *arguments, shape=_shape: shape(*arguments[:-1]), writes=True)
+
+
+def _meta_planned(self, dim, permutation, offsets, source, reduce, include_self=True):
+    return torch.empty_like(self, memory_format=torch.contiguous_format)
+
+
+fake("index_reduce_planned", _meta_planned)
 
 
 def _setup(ctx, inputs, output):
@@ -71,3 +79,33 @@ register_autograd(
     setup_context=_setup,
     lib=fragment,
 )
+
+
+def _planned_setup(ctx, inputs, output):
+    self, ctx.dim, permutation, offsets, source, reduce, include_self = inputs
+    ctx.how = How(reduce, include_self)
+    ctx.save_for_backward(self, source, output, permutation, offsets)
+
+
+def _planned_backward(ctx, grad):
+    self, source, result, permutation, offsets = ctx.saved_tensors
+    dim, how, num_rows = ctx.dim, ctx.how, source.shape[ctx.dim]
+    targets = SegmentPlan(permutation, offsets, num_rows, torch.Size([num_rows])).targets
+
+    def taken(values: Tensor) -> Tensor:
+        return ops.index_select(values, dim, targets)
+
+    def reduced(target: Tensor, values: Tensor) -> Tensor:
+        return ops.index_reduce_planned(target, dim, permutation, offsets, values, how.reduce, how.include_self)
+
+    calculus = Calculus(
+        take=taken,
+        add=lambda target, values: ops.index_add_planned(target, dim, permutation, offsets, values),
+        reduce=reduced,
+    )
+    shared = shares(calculus, self, source, result, how)
+    grad = shared.divided(grad)
+    return shared.of_base(grad), None, None, None, shared.of_src(taken(grad)), None, None
+
+
+register_autograd("reprocuda::index_reduce_planned", _planned_backward, setup_context=_planned_setup, lib=fragment)

@@ -111,6 +111,18 @@ def test_contributions_that_leave_nothing_behind(dtype, reduce):
             check(problem)
 
 
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("planned", ["permutation", "sorted"])
+@pytest.mark.parametrize("reduce", ["mean", "prod"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_plans(dtype, reduce, planned, include_self):
+    """Segments that are known: empty ones too, one of many units, no rows at all."""
+    for kind in KINDS:
+        for shape in (dict(rows=120, targets=90, inner=3), dict(rows=1500, targets=2), dict(rows=0, targets=4)):
+            how = dict(reduce=reduce, include_self=include_self, planned=planned)
+            check(RowProblem.random(dtype, kind, **shape, **how), must_serve=True)
+
+
 @pytest.mark.parametrize("chunks", [1, 40])
 @pytest.mark.parametrize("n", [120, 210, 420])
 def test_products_beside_a_tie(n, chunks):

@@ -56,6 +56,12 @@ FUNCTIONAL = {
     ),
     "cumsum": lambda: (ops.cumsum, real(3, 4), -1),
     "cumsum scalar": lambda: (ops.cumsum, real(), 0),
+    **{
+        f"index_reduce_planned {reduce} {own}": lambda reduce=reduce, own=own: (
+            ops.index_reduce_planned, real(2, 4), 1, PLAN.permutation, PLAN.offsets, real(2, 3), reduce, own,
+        )
+        for reduce in ("sum", "mean", "prod", "amax", "amin") for own in (True, False)
+    },
     "index_select": lambda: (ops.index_select, real(4, 2), 0, INDEX),
     "gather": lambda: (ops.gather, real(4, 2), 0, ELEMENTS),
     "index": lambda: (ops.index, real(4, 3), [INDEX, INDEX], [0, 1]),

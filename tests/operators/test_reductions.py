@@ -123,6 +123,9 @@ for dtype in DTYPES.values():
                     digest.update(to_numpy_bits(reprocuda.scatter_reduce(x, 0, elements, source, **how)).tobytes())
                     if reduce != "sum":
                         digest.update(to_numpy_bits(reprocuda.index_reduce(x, 0, index, source, **how)).tobytes())
+                lengths = torch.bincount(index, minlength=targets)
+                reduced = reprocuda.segment_reduce(source, reduce, lengths=lengths)
+                digest.update(to_numpy_bits(reduced).tobytes())
 print(digest.hexdigest())
 """
 

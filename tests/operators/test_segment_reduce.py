@@ -1,13 +1,18 @@
 """torch.segment_reduce, called and replaced: against fractions, torch's gradients, threads, orders, refusals."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import reprocuda
+from reprocuda import ops, segments
 from tests import oracle
-from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
+from tests.operators.bits import DTYPES, NAMES, assert_same_bits, threads, to_numpy_bits
+from tests.operators.forcing import forced
 from tests.operators.test_reductions import KINDS, make
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin", "prod": "prod"}
@@ -80,18 +85,169 @@ def test_a_mean_with_an_empty_segment():
     assert out.tolist() == [1.5, 0, 4.5] and x.grad.tolist() == [0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
 
 
+def exact(data, slices, reduce, initial):
+    """The bits of [len(slices), segments, columns], by fractions; `slices` are lists of the first and last rows."""
+    dtype = NAMES[data.dtype]
+    start = EMPTY[reduce] if initial is None else initial
+    results = []
+    for rows, cuts in zip(data, slices, strict=True):
+        for first, last in cuts:
+            for column in range(data.shape[2]):
+                values = rows[first:last, column].double().tolist()
+                members = values if values and reduce == "mean" else [*values, start]
+                results.append(oracle.exact_reduction(members, REDUCTIONS[reduce], dtype))
+    return results
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("reduce", REDUCTIONS)
-def test_lengths_of_every_slice(reduce):
-    data = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0))
-    lengths = torch.tensor([[2, 0, 4], [1, 3, 2]])
-    for initial in (None, 1.5):
-        want = torch.segment_reduce(data, reduce, lengths=lengths, axis=1, initial=initial)
-        got = reprocuda.segment_reduce(data, reduce, lengths=lengths, axis=1, initial=initial)
-        torch.testing.assert_close(got, want, equal_nan=True)
-        offsets = torch.tensor([[1, 2, 2, 4], [0, 3, 5, 5]])
-        want = torch.segment_reduce(data, reduce, offsets=offsets, axis=1, initial=initial)
-        got = reprocuda.segment_reduce(data, reduce, offsets=offsets, axis=1, initial=initial)
-        torch.testing.assert_close(got, want, equal_nan=True)
+def test_segments_of_every_slice(reduce, dtype):
+    """Lengths that cover each slice, and offsets that leave rows out before, between slices and behind."""
+    generator = torch.Generator().manual_seed(1)
+    for kind in KINDS:
+        for columns in (1, 9):
+            data = make(kind, (2, 9, columns), DTYPES[dtype], generator)
+            for edges in ([[0, 2, 2, 9], [0, 1, 4, 9]], [[1, 2, 2, 7], [0, 3, 8, 8]]):
+                offsets = torch.tensor(edges)
+                slices = [list(pairwise(row)) for row in edges]
+                ways = [{"offsets": offsets}, {"offsets": offsets.int(), "unsafe": True}]
+                if edges[0][0] == 0:
+                    ways.append({"lengths": offsets.diff()})
+                for initial in (None, 0.0) if reduce == "mean" else (None, 1.5):
+                    want = exact(data, slices, reduce, initial)
+                    for way in ways:
+                        got = reprocuda.segment_reduce(data, reduce, axis=1, initial=initial, **way)
+                        assert got.shape == (2, 3, columns) and got.is_contiguous()
+                        assert to_numpy_bits(got).reshape(-1).tolist() == want, (kind, edges, way)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_gradients_of_every_slice_are_torchs(reduce):
+    """Of a sum that rises: what falls torch gives to each of equal extremes undivided."""
+    data = torch.randint(-2, 3, (2, 6, 3), generator=torch.Generator().manual_seed(0)).double()
+    functions = ((torch.segment_reduce, False), (torch.segment_reduce, True), (reprocuda.segment_reduce, False))
+    for way in ({"lengths": torch.tensor([[2, 0, 4], [1, 3, 2]])}, {"offsets": torch.tensor([[1, 2, 4], [0, 3, 5]])}):
+        for initial in (None, 2.0, 0.0):
+            gradients = []
+            for function, on in functions:
+                x = data.clone().requires_grad_()
+                with reprocuda.enabled(ops=None if on else []):
+                    out = function(x, reduce, axis=1, initial=initial, **way)
+                    gradients.append(torch.autograd.grad(out.nan_to_num(0.0, 0.0, 0.0).exp().sum(), x)[0])
+            for gradient in gradients[1:]:
+                torch.testing.assert_close(gradient, gradients[0])
+
+
+def test_the_gradient_of_a_factor_that_is_zero():
+    """The exact product of the others, with torch's own function replaced: torch multiplies them one by one."""
+    generator = torch.Generator().manual_seed(0)
+    others = torch.rand(40, generator=generator) + 0.5
+    want = oracle.exact_reduction(others.double().tolist(), "prod", "float32")
+    by_torch = set()
+    for _ in range(6):
+        data = torch.cat([torch.zeros(1), others[torch.randperm(40, generator=generator)]]).repeat(2)
+        for way in ({"lengths": torch.tensor([41, 41])}, {"offsets": torch.tensor([41, 82])}):
+            for on in (True, False):
+                x = data.clone().requires_grad_()
+                with reprocuda.enabled(ops=None if on else []):
+                    gradient = torch.autograd.grad(torch.segment_reduce(x, "prod", **way).sum(), x)[0]
+                if on:
+                    assert int(to_numpy_bits(gradient)[41]) == want
+                    assert gradient.count_nonzero() == gradient[::41].count_nonzero() == len(way.get("lengths", [0]))
+                else:
+                    by_torch.add(gradient[41].item())
+    assert len(by_torch) > 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_one_column(reduce, dtype):
+    """Many segments rounded side by side, short and long, empty, cut by the ranges of two threads: the bits of the same
+    reduction by an index in no order, and of any stage.
+    """
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(0, 9, (3000,), generator=generator)
+    lengths[::97] = 180
+    lengths[1500] = 30_000
+    shuffled = torch.randperm(int(lengths.sum()), generator=generator)
+    targets = torch.repeat_interleave(torch.arange(3000), lengths)[shuffled]
+    for kind in KINDS:
+        data = make(kind, (len(shuffled),), DTYPES[dtype], generator)
+        for initial in (None, 0.5):
+            start = torch.full((3000,), EMPTY[reduce] if initial is None else initial, dtype=data.dtype)
+            if reduce == "mean" and initial:
+                continue
+            own = reduce not in ("mean",) and (initial is not None or reduce in ("sum", "prod"))
+            want = reprocuda.scatter_reduce(start, 0, targets, data[shuffled], REDUCTIONS[reduce], include_self=own)
+            for count, stage in ((1, "filter"), (2, "filter"), (2, "superaccumulators")):
+                with threads(count), forced(stage=stage):
+                    got = reprocuda.segment_reduce(data, reduce, lengths=lengths, initial=initial)
+                    assert_same_bits(got, want, kind)
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_where_offsets_cannot_be_read(reduce, monkeypatch):
+    """As on CUDA, where it would wait for the device: bounded, the same bits, and never a read beyond the data."""
+    data = torch.randn(3, 20, 4, generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([[5, 0, 15], [0, 20, 0], [7, 7, 6]])
+    offsets = torch.nn.functional.pad(lengths.cumsum(-1), (1, 0))
+    want = reprocuda.segment_reduce(data, reduce, lengths=lengths, axis=1)
+    part = reprocuda.segment_reduce(data, reduce, offsets=offsets[:, :3], axis=1)
+    monkeypatch.setattr(segments, "has_data", lambda tensor: False)
+    assert_same_bits(reprocuda.segment_reduce(data, reduce, lengths=lengths, axis=1), want)
+    assert_same_bits(reprocuda.segment_reduce(data, reduce, offsets=offsets, axis=1), want)
+    assert_same_bits(reprocuda.segment_reduce(data, reduce, offsets=offsets[:, :3], axis=1), part)
+    wild = torch.tensor([[-3, 4, 2, 99]] * 3)
+    bounded = torch.tensor([[0, 4, 4, 20]] * 3)
+    assert_same_bits(
+        reprocuda.segment_reduce(data, reduce, offsets=wild, axis=1),
+        reprocuda.segment_reduce(data, reduce, offsets=bounded, axis=1),
+    )
+
+
+class Recorded(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(function.name())
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_the_route_on_cuda(reduce):
+    """By operators that have kernels there, and without one that waits for the device."""
+    with FakeTensorMode():
+        data, offsets = torch.empty(6, 3, device="cuda"), torch.empty(4, dtype=torch.long, device="cuda")
+        with Recorded() as calls:
+            result = reprocuda.segment_reduce(data, reduce, offsets=offsets)
+    assert result.device.type == "cuda" and result.shape == (3, 3)
+    planned = {"sum": "index_add_planned", "mean": "index_reduce_planned", "prod": "index_reduce_planned"}
+    ours = [name for name in calls.names if name.startswith("reprocuda::")]
+    assert ours == [f"reprocuda::{planned.get(reduce, 'index_reduce')}"]
+    assert not any("nonzero" in name or "_local_scalar_dense" in name or "is_nonzero" in name for name in calls.names)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_a_plan_and_an_index_give_the_same_extremes(reduce):
+    """CUDA finds them by an index, the CPU by a plan."""
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(9, (50,), generator=generator)
+    plan = reprocuda.SegmentPlan.from_index(index, 9)
+    for kind in KINDS:
+        base, rows = make(kind, (9, 5), torch.float32, generator), make(kind, (50, 5), torch.float32, generator)
+        for own in (True, False):
+            by_plan = ops.index_reduce_planned(base, 0, plan.permutation, plan.offsets, rows, reduce, own)
+            assert_same_bits(by_plan, ops.index_reduce(base, 0, plan.targets, rows, reduce, own), kind)
+
+
+def test_vmap():
+    data = torch.randn(5, 9, 2, generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([4, 0, 5])
+    for reduce in REDUCTIONS:
+        call = lambda x, r=reduce: reprocuda.segment_reduce(x, r, lengths=lengths)  # noqa: E731
+        assert_same_bits(torch.func.vmap(call)(data), torch.stack([call(x) for x in data]), reduce)
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)
@@ -107,11 +263,24 @@ def test_threads_and_orders(reduce):
 
 
 def test_compiled_code():
-    offsets = torch.tensor([0, 2, 2, 6])
+    """The bits of eager code, and the gradients that it has."""
+    offsets, lengths = torch.tensor([1, 2, 2, 6]), torch.tensor([[2, 5], [3, 4]])
     for reduce in REDUCTIONS:
-        call = lambda x, r=reduce: reprocuda.segment_reduce(x, r, offsets=offsets)  # noqa: E731
-        x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
-        torch.testing.assert_close(torch.compile(call, backend="aot_eager")(x), call(x), equal_nan=True)
+        for initial in (None, 0.5):
+            for data, way in (
+                (torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), {"offsets": offsets}),
+                (torch.randn(2, 7, generator=torch.Generator().manual_seed(0)), {"lengths": lengths, "axis": 1}),
+            ):
+                call = lambda x, r=reduce, i=initial, w=way: reprocuda.segment_reduce(x, r, initial=i, **w)  # noqa: E731
+                torch._dynamo.reset()
+                results = []
+                for function in (call, torch.compile(call, backend="aot_eager")):
+                    x = data.clone().requires_grad_()
+                    out = function(x)
+                    gradient = torch.autograd.grad(out.nan_to_num(0.0, 0.0, 0.0).square().sum(), x)[0]
+                    results.append((out, gradient))
+                assert_same_bits(results[1][0], results[0][0], reduce)
+                assert_same_bits(results[1][1], results[0][1], reduce)
 
 
 DATA = torch.arange(6.0)
@@ -140,3 +309,17 @@ def test_refusals(keywords, error):
 def test_lengths_that_do_not_cover_the_data():
     got = reprocuda.segment_reduce(DATA, "sum", lengths=torch.tensor([2, 3]), unsafe=True)
     assert got.tolist() == [1, 9]
+
+
+def test_a_planned_reduction_refuses():
+    plan = reprocuda.SegmentPlan.from_offsets(torch.tensor([0, 1, 3]))
+    rows = torch.ones(3, 2)
+    for arguments, error in (
+        ((rows, 0, None, plan.offsets, rows, "mean"), "the plan has 2 segments"),
+        ((rows[:2], 0, None, torch.tensor([0, 4, 3]), rows, "mean"), "must not decrease"),
+        ((rows[:2].long(), 0, None, plan.offsets, rows.long(), "prod"), "real floating dtype"),
+        ((rows[:2], 0, None, plan.offsets, rows, "median"), "sum, mean, prod, amax, amin"),
+        ((rows[:2], 0, None, plan.offsets, rows[:, :1], "mean"), "source has size 1"),
+    ):
+        with pytest.raises((RuntimeError, ValueError), match=error):
+            ops.index_reduce_planned(*arguments)

@@ -1,0 +1,211 @@
+"""Rows that are grouped already, by lengths or offsets, reduced: what segment_reduce and its replacement share.
+
+Slices that have segments of their own are laid out one behind the other, so that one SegmentPlan serves all of them and
+nothing is searched.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .autograd import accumulate, gather, needs_autograd, needs_operators
+from .checks import checks
+from .plan import SegmentPlan, has_data
+from .reduction import Calculus, How, reduce, shares
+from .routes import PlanRoute
+
+_REDUCTIONS = {name: name for name in ("sum", "mean", "amax", "amin", "prod")} | {"max": "amax", "min": "amin"}
+# What an empty segment is, and what the others start from, where the user gives no initial value.
+_INITIAL = {"sum": 0.0, "mean": math.nan, "amax": -math.inf, "amin": math.inf, "prod": 1.0}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the segments of all slices lie among the rows of all slices.
+
+    Attributes:
+        plan: of the rows, slice by slice.
+        shape: of the data.
+        axis: along which its rows lie.
+        size: how many segments a slice has.
+        margins: whether the plan has one segment more before and one behind those of each slice, for rows outside.
+    """
+
+    plan: SegmentPlan
+    shape: torch.Size
+    axis: int
+    size: int
+    margins: bool
+
+    def rows(self, data: Tensor) -> Tensor:
+        return data.reshape(self.plan.num_rows, *self.shape[self.axis + 1 :])
+
+    def result(self, reduced: Tensor) -> Tensor:
+        """What was reduced by the plan, in the shape that the user expects."""
+        planned = self.size + 2 if self.margins else self.size
+        result = reduced.reshape(*self.shape[: self.axis], planned, *self.shape[self.axis + 1 :])
+        return result.narrow(self.axis, 1, self.size).contiguous() if self.margins else result
+
+    def planned(self, result: Tensor) -> Tensor:
+        """The inverse of `result`; 0 in the margins."""
+        if self.margins:
+            behind = [0, 0] * (result.dim() - 1 - self.axis)
+            result = torch.nn.functional.pad(result, [*behind, 1, 1])
+        return result.reshape(self.plan.num_segments, *self.shape[self.axis + 1 :])
+
+
+def layout(
+    data: Tensor, lengths: Tensor | None, indices: Tensor | None, offsets: Tensor | None, axis: int, unsafe: bool
+) -> Layout:
+    """
+    Raises:
+        ValueError: torch has to judge these arguments.
+        RuntimeError: offsets that fall or leave `data`. On CUDA, where reading them waits for the device, they are
+            bounded instead, unless check_indices asks for it or torch reads them, too.
+    """
+    given = lengths if lengths is not None else offsets
+    if indices is not None or given is None or not data.is_floating_point():
+        raise ValueError("the arguments or the dtype are not among those of segment_reduce")
+    if given.dtype not in (torch.int32, torch.int64) or given.device != data.device:
+        raise ValueError("lengths and offsets must be int32 or int64, on the device of data")
+    axis = axis + data.dim() if axis < 0 else axis
+    if not 1 <= given.dim() <= data.dim() or axis != given.dim() - 1 or given.shape[:-1] != data.shape[:axis]:
+        raise ValueError("axis must be the last dimension of lengths or offsets, and those before as data has them")
+    if lengths is None and offsets.shape[-1] == 0:
+        raise ValueError("offsets are empty")
+    num_rows, num_slices = data.shape[axis], math.prod(data.shape[:axis])
+    readable = has_data(given)
+    covers = False
+    if lengths is not None:
+        size = lengths.shape[-1]
+        if readable and not unsafe:
+            return _layout(_covering(lengths, num_rows, num_slices), data, axis, size, margins=False)
+        offsets = _behind_zero(lengths)
+    size = offsets.shape[-1] - 1
+    if readable and (given.is_cpu or checks.on):
+        _check_offsets(offsets, num_rows)
+        covers = bool(((offsets[..., 0] == 0) & (offsets[..., -1] == num_rows)).all())
+    else:
+        offsets = offsets.long().clamp(0, num_rows).cummax(-1).values
+    starts = torch.arange(num_slices, device=data.device).reshape(*data.shape[:axis], 1) * num_rows
+    edges = (offsets[..., :-1] if covers else torch.nn.functional.pad(offsets, (1, 0))) + starts
+    edges = torch.nn.functional.pad(edges.reshape(-1), (0, 1), value=num_slices * num_rows)
+    return _layout(edges, data, axis, size, margins=not covers)
+
+
+def _covering(lengths: Tensor, num_rows: int, num_slices: int) -> Tensor:
+    """The edges of lengths that cover all rows of each slice. They are read once, as torch reads them."""
+    edges = torch.empty(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
+    edges[:1].zero_()
+    torch.cumsum(lengths.reshape(-1), 0, dtype=torch.int64, out=edges[1:])
+    ends = edges[lengths.shape[-1] :: lengths.shape[-1]] if lengths.numel() else edges.expand(num_slices)
+    wrong = (ends != torch.arange(1, num_slices + 1, device=ends.device) * num_rows).any()
+    if lengths.numel():
+        wrong = wrong | (lengths.min() < 0)
+    if bool(wrong):
+        raise ValueError("lengths must not be negative, and sum to the number of rows")
+    return edges
+
+
+def _behind_zero(lengths: Tensor) -> Tensor:
+    return torch.nn.functional.pad(lengths.cumsum(-1, dtype=torch.int64), (1, 0))
+
+
+def _layout(edges: Tensor, data: Tensor, axis: int, size: int, margins: bool) -> Layout:
+    num_rows = math.prod(data.shape[: axis + 1])
+    # Checked already, where they can be: SegmentPlan.from_offsets would read them once more.
+    plan = SegmentPlan(None, edges, num_rows, torch.Size([num_rows]))
+    return Layout(plan, data.shape, axis, size, margins)
+
+
+def _check_offsets(offsets: Tensor, num_rows: int) -> None:
+    """Never left to torch, which reads beyond the tensor."""
+    if offsets.numel() == 0:
+        return
+    falls = bool((offsets.diff() < 0).any())
+    if falls or int(offsets[..., 0].min()) < 0 or int(offsets[..., -1].max()) > num_rows:
+        raise RuntimeError(
+            f"segment_reduce(): lengths must not be negative, and offsets rise within [0, {num_rows}], the number of "
+            f"rows; they lie between {int(offsets.min())} and {int(offsets.max())}"
+        )
+
+
+def reduce_segments(
+    data: Tensor,
+    reduce: str,
+    lengths: Tensor | None,
+    indices: Tensor | None,
+    offsets: Tensor | None,
+    axis: int,
+    unsafe: bool,
+    initial: float | None,
+) -> Tensor:
+    """
+    Raises:
+        ValueError, RuntimeError: as `layout`; a reduction that torch has to judge.
+    """
+    how = How(_reduction(reduce), include_self=initial is not None or reduce == "prod")
+    where = layout(data, lengths, indices, offsets, axis, unsafe)
+    return where.result(_reduced(where.rows(data), where.plan, how, initial))
+
+
+def _reduction(name: str) -> str:
+    if name not in _REDUCTIONS:
+        raise ValueError("the reduction is not among those of segment_reduce")
+    return _REDUCTIONS[name]
+
+
+def _reduced(rows: Tensor, plan: SegmentPlan, how: How, initial: float | None) -> Tensor:
+    start = _INITIAL[how.reduce] if initial is None else initial
+    base = torch.full((plan.num_segments, *rows.shape[1:]), start, dtype=rows.dtype, device=rows.device)
+    if how.reduce == "sum":
+        return _add(base, plan, rows)
+    if how.reduce == "mean":
+        if not initial:
+            return _reduce(base, plan, rows, How("mean", include_self=False))
+        counts = plan.offsets.diff().reshape([-1] + [1] * (rows.dim() - 1))
+        total = _add(base.double(), plan, rows.double())
+        return torch.where(counts == 0, base, (total / counts.clamp(min=1)).to(base.dtype))
+    competes = how.reduce != "prod" and initial is not None
+    if not competes or not (needs_operators("segment_reduce") or needs_autograd(rows)):
+        return _reduce(base, plan, rows, how)
+    # Beside an equal initial value torch gives the whole gradient to the members.
+    result = _reduce(base, plan, rows, How(how.reduce, include_self=False))
+    sign = 1 if how.reduce == "amax" else -1
+    of_zeros = (base == 0) & (result == 0) & (base.signbit() != result.signbit()) & (base.signbit() == (sign < 0))
+    wins = (sign * base > sign * result) | of_zeros | (base.isnan() & ~result.isnan())
+    return torch.where(wins, base, result)
+
+
+def _add(base: Tensor, plan: SegmentPlan, rows: Tensor) -> Tensor:
+    if needs_operators("segment_reduce"):
+        return PlanRoute(plan).add(base, rows, (), 1)
+    return accumulate(PlanRoute(plan), base, rows, ())
+
+
+def _reduce(base: Tensor, plan: SegmentPlan, rows: Tensor, how: How) -> Tensor:
+    if needs_operators("segment_reduce"):
+        return PlanRoute(plan).reduce(base, rows, (), how)
+    return reduce(PlanRoute(plan), base, rows, (), how)
+
+
+def product_gradient(grad: Tensor, output: Tensor, data: Tensor, where: Layout, initial: float | None) -> Tensor:
+    """The gradient of `data`, of whose segments `output` holds the products; not differentiable."""
+    route, rows = PlanRoute(where.plan), where.rows(data)
+    calculus = Calculus(
+        take=lambda values: gather(route, values, ()),
+        add=lambda target, values: accumulate(route, target, values, ()),
+        reduce=lambda target, values: reduce(route, target, values, (), How("prod")),
+    )
+    result = where.planned(output)
+    base = torch.full_like(result, 1.0 if initial is None else initial)
+    factors = shares(calculus, base, rows, result, How("prod"))
+    of_rows = factors.of_src(calculus.take(where.planned(grad)))
+    if where.margins:
+        inside = where.planned(torch.ones_like(output, dtype=torch.bool))
+        of_rows = torch.where(calculus.take(inside), of_rows, 0)
+    return of_rows.reshape(data.shape)
