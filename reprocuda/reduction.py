@@ -101,7 +101,7 @@ def shares(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, how: H
 
 
 def _shares_of_product(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, kept: Tensor | None) -> Shares:
-    """The product of the others: result / x, which is rounded twice, and 0 or not finite where the result has become so;
+    """The product of the others: result / x, rounded twice, and 0 or not finite where the result has become so;
     but for an x of 0 the product of all that are not 0, times the other zero where there is one, which second
     derivatives see, and 0 if there are more.
     """

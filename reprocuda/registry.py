@@ -194,8 +194,8 @@ _OPERATORS = (
         ("torch.segment_reduce",),
         kernels.SEGMENT_REDUCE,
         dtypes=FLOATING,
-        notes="but a mean with an initial value other than 0: its sum is rounded to float64 first; torch has no second "
-        "derivative, and shares what is negative among equal extremes without dividing it: reprocuda.segment_reduce has "
+        notes="but a mean with an initial value other than 0, whose sum is rounded to float64; torch has no second "
+        "derivative, and gives what is negative to each of equal extremes undivided; reprocuda.segment_reduce has "
         "both right",
     ),
     Operator(
