@@ -6,23 +6,25 @@ attributes are the functions of this package, as reprocuda.scatter.scatter_max. 
 """
 
 from .composites import scatter_log_softmax, scatter_logsumexp, scatter_softmax, scatter_std
-from .reductions import scatter, scatter_add, scatter_max, scatter_mean, scatter_min, scatter_mul, scatter_sum
-from .segments import (
+from .coo import (
     gather_coo,
-    gather_csr,
     segment_add_coo,
-    segment_add_csr,
     segment_coo,
-    segment_csr,
     segment_max_coo,
-    segment_max_csr,
     segment_mean_coo,
-    segment_mean_csr,
     segment_min_coo,
-    segment_min_csr,
     segment_sum_coo,
+)
+from .csr import (
+    gather_csr,
+    segment_add_csr,
+    segment_csr,
+    segment_max_csr,
+    segment_mean_csr,
+    segment_min_csr,
     segment_sum_csr,
 )
+from .reductions import scatter, scatter_add, scatter_max, scatter_mean, scatter_min, scatter_mul, scatter_sum
 from .shim import install_shim
 
 FUNCTIONS = (

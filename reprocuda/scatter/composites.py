@@ -13,9 +13,10 @@ from torch import Tensor
 from .. import functional, reading
 from ..extremum import extremum
 from .reductions import counts, scatter_sum
-from .support import align, check_dim, check_index, check_out, result_shape, size_of_result
+from .support import align, check_dim, check_index, check_out, reports_index, result_shape, size_of_result
 
 
+@reports_index
 def scatter_std(
     src: Tensor,
     index: Tensor,
@@ -41,6 +42,8 @@ def scatter_std(
     Determinism: fixed order: the same bits whatever the order, the device and the number of threads, but each step, the
     mean, the squares, their sum and its root, is rounded.
 
+    Cost: one `scatter_mean`, one `scatter_sum`, one read by index, and a count of each place's elements.
+
     Example:
         >>> import torch, reprocuda
         >>> reprocuda.scatter.scatter_std(torch.tensor([1., 3., 4.]), torch.tensor([0, 0, 2]))
@@ -65,6 +68,7 @@ def scatter_std(
     return variance.sqrt() if out is None else out.copy_(variance.sqrt())
 
 
+@reports_index
 def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | None = None) -> Tensor:
     """The softmax of `src` within each group of elements that share an index: torch_scatter.scatter_softmax.
 
@@ -96,6 +100,7 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
     return powers / reading.gather(sums, dim, where)
 
 
+@reports_index
 def scatter_log_softmax(
     src: Tensor, index: Tensor, dim: int = -1, eps: float = 1e-12, dim_size: int | None = None
 ) -> Tensor:
@@ -117,6 +122,7 @@ def scatter_log_softmax(
     return centred - reading.gather(_log(sums + eps), dim, where)
 
 
+@reports_index
 def scatter_logsumexp(
     src: Tensor,
     index: Tensor,

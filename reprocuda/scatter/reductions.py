@@ -7,9 +7,10 @@ from torch import Tensor
 
 from .. import functional
 from ..extremum import extremum
-from .support import align, check_out, result_shape, size_of_result
+from .support import align, check_out, reports_index, result_shape, size_of_result
 
 
+@reports_index
 def scatter_sum(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
 ) -> Tensor:
@@ -40,9 +41,10 @@ def scatter_sum(
         tensor([[ 5.,  0.,  2.],
                 [10.,  0.,  5.]])
     """
-    return _sum("scatter_sum", src, index, dim, out, dim_size)
+    return add("scatter_sum", src, index, dim, out, dim_size)
 
 
+@reports_index
 def scatter_add(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
 ) -> Tensor:
@@ -55,10 +57,11 @@ def scatter_add(
         >>> reprocuda.scatter.scatter_add(torch.tensor([1., 2., 4.]), torch.tensor([0, 2, 0]))
         tensor([5., 0., 2.])
     """
-    return _sum("scatter_add", src, index, dim, out, dim_size)
+    return add("scatter_add", src, index, dim, out, dim_size)
 
 
-def _sum(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> Tensor:
+def add(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> Tensor:
+    """`scatter_sum`, under the name `op`."""
     index, dim = align(op, src, index, dim)
     if out is None:
         out = src.new_zeros(result_shape(src, dim, size_of_result(op, index, dim_size)))
@@ -67,15 +70,19 @@ def _sum(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_
     return functional.scatter_add_(out, dim, index, src)
 
 
+@reports_index
 def scatter_mul(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
 ) -> Tensor:
     """The product of the elements of `src` that `index` aims at each place along `dim`: torch_scatter.scatter_mul.
 
     Arguments and errors are those of `scatter_sum`; places without elements are 1, and `out` is one more factor. An
-    element that is 0 gets the product of the others as its gradient, where torch_scatter gives 0.
+    element that is 0 gets the product of the others as its gradient, where torch_scatter gives 0; any other gets the
+    result over itself, as in torch.
 
     Determinism: exact: the exact product, rounded once.
+
+    Cost: as reprocuda.scatter_reduce.
 
     Example:
         >>> import torch, reprocuda
@@ -91,6 +98,7 @@ def scatter_mul(
     return functional.scatter_reduce_(out, dim, index, src, "prod")
 
 
+@reports_index
 def scatter_mean(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
 ) -> Tensor:
@@ -102,12 +110,18 @@ def scatter_mean(
     Determinism: exact: the exact sum over the exact number, rounded once; with `out`, the sum is rounded before it is
     divided.
 
+    Cost: as `scatter_sum`; with `out`, the elements of each place are counted as well.
+
     Example:
         >>> import torch, reprocuda
         >>> reprocuda.scatter.scatter_mean(torch.tensor([1., 2., 4.]), torch.tensor([0, 2, 2]))
         tensor([1., 0., 3.])
     """
-    op = "scatter_mean"
+    return average("scatter_mean", src, index, dim, out, dim_size)
+
+
+def average(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> Tensor:
+    """`scatter_mean`, under the name `op`."""
     given = index
     index, dim = align(op, src, index, dim)
     if out is None:
@@ -133,6 +147,7 @@ def counts(index: Tensor, src: Tensor, dim: int, size: int) -> Tensor:
     return functional.scatter_add_(zeros, dim, narrow, ones)
 
 
+@reports_index
 def scatter_min(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -143,14 +158,17 @@ def scatter_min(
 
     Determinism: exact, both this and its derivatives.
 
+    Cost: as `scatter_max`.
+
     Example:
         >>> import torch, reprocuda
         >>> reprocuda.scatter.scatter_min(torch.tensor([5., 2., 2.]), torch.tensor([0, 2, 2]))
         (tensor([5., 0., 2.]), tensor([0, 3, 1]))
     """
-    return _extremum("scatter_min", src, index, dim, out, dim_size, largest=False)
+    return compete("scatter_min", src, index, dim, out, dim_size, largest=False)
 
 
+@reports_index
 def scatter_max(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -179,12 +197,13 @@ def scatter_max(
         >>> reprocuda.scatter.scatter_max(torch.tensor([5., 2., 2.]), torch.tensor([0, 2, 2]), dim_size=4)
         (tensor([5., 0., 2., 0.]), tensor([0, 3, 1, 3]))
     """
-    return _extremum("scatter_max", src, index, dim, out, dim_size, largest=True)
+    return compete("scatter_max", src, index, dim, out, dim_size, largest=True)
 
 
-def _extremum(
+def compete(
     op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None, largest: bool
 ) -> tuple[Tensor, Tensor]:
+    """`scatter_max` or `scatter_min`, under the name `op`."""
     index, dim = align(op, src, index, dim)
     if src.is_complex():
         raise RuntimeError(f"{op}(): complex numbers have no order, got src of {src.dtype}")
@@ -195,6 +214,7 @@ def _extremum(
     return out.copy_(values), positions
 
 
+@reports_index
 def scatter(
     src: Tensor,
     index: Tensor,

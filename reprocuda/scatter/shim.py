@@ -32,7 +32,7 @@ def install_shim() -> types.ModuleType:
         >>> scatter_max(torch.tensor([1., 3., 2.]), torch.tensor([0, 1, 1]))
         (tensor([1., 3.]), tensor([0, 1]))
     """
-    from . import FUNCTIONS, composites, reductions, segments
+    from . import FUNCTIONS, composites, coo, csr, reductions
 
     present = sys.modules.get("torch_scatter")
     if present is not None:
@@ -47,8 +47,8 @@ def install_shim() -> types.ModuleType:
     shim.__all__ = [*functions, "__version__"]
     parts = {
         "scatter": reductions,
-        "segment_coo": segments,
-        "segment_csr": segments,
+        "segment_coo": coo,
+        "segment_csr": csr,
         "composite": composites,
     }
     sys.modules["torch_scatter"] = shim

@@ -2,10 +2,53 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from .. import reading
+
 _INDEX_DTYPES = (torch.int32, torch.int64)
+_OUT_OF_BOUNDS = re.compile(r"index -?\d+ is out of bounds for ((?:dimension \d+ with )?size (\d+))")
+
+
+def restated(op: str, index: Tensor, error: Exception, where: str = "", size: int = 0) -> Exception:
+    """An index out of range, found by whatever operator `op` is made of, as `op` reports it: at the position in the
+    index that the user gave. Other errors are returned as they are.
+
+    Args:
+        where, size: which dimension, and how large it is, where the message does not say it.
+    """
+    found = _OUT_OF_BOUNDS.search(str(error))
+    if found:
+        where, size = found[1], int(found[2])
+    elif not where:
+        return error
+    bad = ((index < 0) | (index >= size)).flatten()
+    if not bool(bad.any()):
+        return error
+    position = int(bad.to(torch.uint8).argmax())
+    kind = IndexError if isinstance(error, IndexError) else RuntimeError
+    value = int(index.flatten()[position])
+    return kind(f"{op}(): index {value} is out of bounds for {where}, at position {position}")
+
+
+def reports_index(function: Callable) -> Callable:
+    """`function`, which reports an index out of range under its own name."""
+
+    @functools.wraps(function)
+    def reporting(src, index, *args, **kwargs):
+        if torch.compiler.is_compiling():
+            return function(src, index, *args, **kwargs)
+        try:
+            return function(src, index, *args, **kwargs)
+        except (IndexError, RuntimeError) as error:
+            raise restated(function.__name__, index, error) from None
+
+    return reporting
 
 
 def check_index(op: str, name: str, index: Tensor, src: Tensor) -> None:
@@ -71,3 +114,39 @@ def check_out(op: str, out: Tensor, src: Tensor, dim: int, size: int | None = No
         wanted = [str(full) for full in result_shape(src, dim, -1)]
         wanted[dim] = "any size" if size is None else str(size)
         raise RuntimeError(f"{op}(): out must have shape [{', '.join(wanted)}], got {list(out.shape)}")
+
+
+def last_dim(op: str, name: str, index: Tensor, src: Tensor) -> int:
+    """Along which dimension of `src` an index or pointers of its leading dimensions run."""
+    if not 1 <= index.dim() <= src.dim():
+        raise RuntimeError(f"{op}(): {name} must have 1 to {src.dim()} dimensions, as src has, got {index.dim()}")
+    return index.dim() - 1
+
+
+def deliver(op: str, result: Tensor, src: Tensor, dim: int, out: Tensor | None) -> Tensor:
+    """The result, in `out` where there is one."""
+    if out is None:
+        return result.contiguous()
+    check_out(op, out, src, dim, result.shape[dim])
+    return out.copy_(result)
+
+
+def gathered(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None) -> Tensor:
+    """The elements of `src` that an index of its leading dimensions names along `dim`."""
+    if index.numel() == index.shape[-1]:
+        return deliver(op, reading.index_select(src, dim, index.reshape(-1)), src, dim, out)
+    shape = [*src.shape[:dim], index.shape[-1], *src.shape[dim + 1 :]]
+    index = index.reshape(list(index.shape) + [1] * (src.dim() - index.dim())).expand(shape)
+    return deliver(op, reading.gather(src, dim, index), src, dim, out)
+
+
+def named(op: str, functions: dict[str, Callable], reduce: str) -> Callable:
+    """The function of that name."""
+    if reduce not in functions:
+        raise ValueError(f"{op}(): reduce must be one of {', '.join(functions)}, got {reduce!r}")
+    return functions[reduce]
+
+
+def values(function: Callable) -> Callable:
+    """`function` without the positions that it returns."""
+    return lambda *arguments: function(*arguments)[0]

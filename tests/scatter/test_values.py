@@ -1,7 +1,9 @@
 """torch_scatter's functions: values against fractions and plain loops, bits for threads and orders, out=, errors."""
 
+import importlib
 import itertools
 import math
+import re
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from reprocuda.scatter import (
     scatter_softmax,
     scatter_std,
     scatter_sum,
+    segment_add_csr,
     segment_coo,
     segment_csr,
     segment_max_coo,
@@ -37,6 +40,7 @@ from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bit
 from tests.operators.test_reductions import KINDS, make
 
 TARGETS = 7
+PACKAGE = importlib.import_module("reprocuda.scatter")
 EXACT = {"sum": scatter_sum, "mean": scatter_mean, "prod": scatter_mul}
 ALL_DTYPES = [*DTYPES.values(), torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
@@ -271,13 +275,12 @@ def test_segments_in_batches():
     src = torch.randn(3, 12, 5, generator=generator)
     pointers = torch.tensor([[0, 2, 5, 5, 12], [1, 1, 4, 6, 9], [3, 4, 5, 6, 7]])
     for given in (pointers, pointers[1:2]):
-        for reduce, function in (("sum", torch.sum), ("mean", torch.mean), ("max", torch.amax), ("min", torch.amin)):
-            got = segment_csr(src, given, reduce=reduce)
-            for b, s in itertools.product(range(3), range(4)):
-                ends = given.expand(3, -1)[b, s : s + 2].tolist()
-                part = src[b, slice(*ends)]
-                want = function(part, 0) if len(part) else torch.zeros(5)
-                torch.testing.assert_close(got[b, s], want)
+        for reduce, name in (("sum", "sum"), ("mean", "mean"), ("max", "amax"), ("min", "amin")):
+            bits = to_numpy_bits(segment_csr(src, given, reduce=reduce))
+            for b, s, column in itertools.product(range(3), range(4), range(5)):
+                first, last = given.expand(3, -1)[b, s : s + 2].tolist()
+                part = src[b, first:last, column].double().tolist()
+                assert int(bits[b, s, column]) == oracle.exact_reduction(part or [0.0], name, "float32"), (b, s)
         positions = segment_max_csr(src, given)[1]
         assert positions[0, 2].tolist() == ([12] * 5 if given is pointers else positions[0, 2].tolist())
         assert positions.max() <= 12
@@ -348,17 +351,41 @@ def test_a_nan_wins_and_its_position_is_told():
 
 def test_called_and_as_a_package():
     """torch.scatter when called, torch_scatter's functions as attributes."""
-    import importlib
-
-    module = importlib.import_module("reprocuda.scatter")
-    for name in module.__all__:
-        assert getattr(reprocuda.scatter, name) is getattr(module, name)
+    for name in PACKAGE.__all__:
+        assert getattr(reprocuda.scatter, name) is getattr(PACKAGE, name)
     got = reprocuda.scatter(torch.zeros(3), 0, torch.tensor([1, 1]), torch.tensor([5.0, 7.0]))
     assert got.tolist() == [0, 7, 0]
     assert reprocuda.scatter is reprocuda.functional.scatter
 
 
-SRC, INDEX = torch.ones(4, 3), torch.tensor([0, 0, 1, 2])
+SRC, INDEX, FALLING = torch.ones(4, 3), torch.tensor([0, 0, 1, 2]), torch.tensor([0, 3, 2, 4])
+BY_INDEX = [function for function in PACKAGE.FUNCTIONS if not function.__name__.endswith("csr")]
+
+
+@pytest.mark.parametrize("function", BY_INDEX, ids=lambda function: function.__name__)
+def test_an_index_out_of_range(function):
+    """By the name of the function that was called, at the place in the index as it was given, in either direction."""
+    along = {} if function.__name__.startswith(("segment", "gather")) else {"dim": 0}
+    for wrong in (2, -1):
+        index = INDEX.clone()
+        index[3] = wrong
+        size = {} if function is gather_coo else {"dim_size": 2}
+        wide = index[:, None].repeat(1, 3)
+        wide[:, 0] = 0
+        given = [(SRC, index, 3)]
+        if "dim" in along:
+            given.append((SRC, wide, 10))
+        if function is gather_coo:
+            given = [(SRC[:2], index, 3), (SRC[:2, :2].T, index.repeat(2, 1), 3)]
+        for src, bad, position in given:
+            dim = bad.dim() - 1 if not along else 0
+            message = f"{function.__name__}(): index {wrong} is out of bounds for dimension {dim} with size 2"
+            with pytest.raises((IndexError, RuntimeError), match=re.escape(message) + f", at position {position}$"):
+                function(src, bad, **along, **size)
+
+
+def test_pointers_of_no_columns():
+    assert gather_csr(torch.zeros(2, 0), torch.tensor([0, 2, 4])).shape == (4, 0)
 
 
 @pytest.mark.parametrize(
@@ -369,7 +396,6 @@ SRC, INDEX = torch.ones(4, 3), torch.tensor([0, 0, 1, 2])
         (lambda: scatter_sum(SRC, INDEX.float(), 0), RuntimeError, "index must be int32 or int64, got torch.float32"),
         (lambda: scatter_sum(torch.tensor(1.0), INDEX), RuntimeError, "src must have at least one dimension"),
         (lambda: scatter_sum(SRC, INDEX, 0, dim_size=-1), RuntimeError, "dim_size must not be negative, got -1"),
-        (lambda: scatter_sum(SRC, INDEX, 0, dim_size=2), RuntimeError, "index 2 is out of bounds"),
         (lambda: scatter_max(SRC, INDEX, 0, dim_size=2), IndexError, r"scatter_max\(\): index 2 is out of bounds"),
         (lambda: scatter_min(SRC, INDEX - 1, 0, dim_size=2), IndexError, r"scatter_min\(\): index -1 is out of bounds"),
         (lambda: scatter_max(SRC.cfloat(), INDEX, 0), RuntimeError, "complex numbers have no order"),
@@ -378,7 +404,15 @@ SRC, INDEX = torch.ones(4, 3), torch.tensor([0, 0, 1, 2])
         (lambda: scatter(SRC, INDEX, 0, reduce="median"), ValueError, "sum, add, mul, mean, min, max, got 'median'"),
         (lambda: segment_coo(SRC, INDEX, reduce="mul"), ValueError, "must be one of sum, add, mean, min, max"),
         (lambda: segment_csr(SRC, INDEX, reduce="mul"), ValueError, "must be one of sum, add, mean, min, max"),
-        (lambda: segment_csr(SRC, torch.tensor([0, 3, 2, 4])), ValueError, "offsets must rise"),
+        (lambda: segment_sum_csr(SRC, FALLING), ValueError, r"segment_sum_csr\(\): indptr must .* \[0, 4\].*fall"),
+        (lambda: segment_add_csr(SRC, FALLING), ValueError, r"segment_add_csr\(\): indptr must rise"),
+        (lambda: segment_mean_csr(SRC, FALLING), ValueError, r"segment_mean_csr\(\): indptr must rise"),
+        (lambda: gather_csr(SRC, FALLING.repeat(2)[:5]), ValueError, r"gather_csr\(\): indptr must .* \[0, 0\]"),
+        (lambda: gather_csr(SRC[:2], torch.tensor([0, 4, 2])), ValueError, r"gather_csr\(\): indptr must rise within"),
+        (lambda: gather_csr(SRC[:2], torch.tensor([-1, 2, 4])), ValueError, "pointers between -1 and 4"),
+        (lambda: gather_csr(SRC[:2], torch.tensor([0, 2, -4])), ValueError, r"within \[0, 0\]"),
+        (lambda: gather_csr(SRC[:2], torch.tensor([0, 2, 4]), torch.ones(3, 3)), ValueError, r"within \[0, 3\]"),
+        (lambda: segment_mean_coo(SRC, INDEX.float()), RuntimeError, r"segment_mean_coo\(\): index must be int32"),
         (lambda: segment_max_csr(SRC, torch.tensor([0, 3, 2, 4])), ValueError, r"indptr must rise within \[0, 4\]"),
         (lambda: segment_max_csr(SRC, torch.tensor([0, 5])), ValueError, r"indptr must rise within \[0, 4\]"),
         (lambda: segment_csr(SRC, torch.ones(2, 3, dtype=torch.long)), RuntimeError, "size 2 in dimension 0"),
