@@ -59,9 +59,9 @@ class Sample:
 
     @classmethod
     def draw(
-        cls, index: torch.Tensor, src: torch.Tensor, segments: int, reduce: str = "sum", start: float = 0.0
+        cls, index: torch.Tensor, src: torch.Tensor, segments: int, reduce: str = "sum", start: float | None = 0.0
     ) -> "Sample":
-        """Reductions of `start` and src [rows, features] by index [rows]."""
+        """Reductions of `start`, if any, and src [rows, features] by index [rows]."""
         count = min(max(300_000 * segments // len(index), 8), 64)  # whole numbers are slow
         index, src = index.cpu(), src.cpu()
         generator = torch.Generator().manual_seed(7)
@@ -70,8 +70,9 @@ class Sample:
         features = torch.randint(src.shape[1], (count,), generator=generator)
         order = index.argsort(stable=True)
         bounds = torch.searchsorted(index[order], torch.stack([targets, targets + 1]))
+        own = [] if start is None else [start]
         right = [
-            round_once(EXACT[reduce]([start, *src[order[first:last], feature].double().tolist()]), src.dtype)
+            round_once(EXACT[reduce]([*own, *src[order[first:last], feature].double().tolist()]), src.dtype)
             for first, last, feature in zip(*bounds.tolist(), features.tolist(), strict=True)
         ]
         return cls(targets, features, torch.tensor(right, dtype=torch.float64).to(src.dtype))

@@ -16,6 +16,7 @@ from benchmarks.cases.base import ALL_NAN, FORCED_EXACT, OURS
 from benchmarks.cases.overwrites import Overwriting
 from benchmarks.cases.reductions import Reducing
 from benchmarks.cases.scans import Cumsum
+from benchmarks.cases.segments import ScatterExtremum, SegmentReducing
 from benchmarks.cases.sums import EmbeddingBackward, IndexAdd, ScatterAdd
 from benchmarks.exactness import exact_sum, round_once
 from benchmarks.readme import measured, rewritten
@@ -60,6 +61,21 @@ def test_other_reductions_are_right_and_timed(elements, reduce):
             case = Reducing(2000, features, 60, dtype=dtype, reduce=reduce, elements=elements)
             rows = run_case(case, "cpu", [2], repeats=2)
             assert [row["wrong"] for row in rows] == [""] * len(rows)
+            assert [row["share_right"] for row in rows if row["contestant"] == OURS] == [1.0]
+
+
+@pytest.mark.parametrize("features", [1, 3])
+def test_reductions_of_segments_are_right_and_timed(features):
+    for dtype in ("float32", "bfloat16", "float64"):
+        cases = [
+            SegmentReducing(2000, features, 60, dtype=dtype, reduce=reduce, slices=slices)
+            for reduce in ("sum", "mean", "max", "min", "prod")
+            for slices in (1, 5)
+        ]
+        cases += [ScatterExtremum(2000, features, 60, dtype=dtype, reduce=reduce) for reduce in ("max", "min")]
+        for case in cases:
+            rows = run_case(case, "cpu", [2], repeats=2)
+            assert [row["wrong"] for row in rows] == [""] * len(rows), case
             assert [row["share_right"] for row in rows if row["contestant"] == OURS] == [1.0]
 
 
