@@ -6,7 +6,7 @@ Counts are integers until they are rounded, once, to the dtype of the result; to
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from . import ops
 
+_aten = torch.ops.aten
 _COUNTED = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -78,8 +79,77 @@ def serves(points: Tensor, weight: Tensor | None, edges: Sequence[Tensor] = ()) 
     return weight is None or (weight.dtype == points.dtype and weight.shape == points.shape[: weight.dim()])
 
 
+def _flat(points: Tensor, weight: Tensor | None, dims: int) -> tuple[Tensor, Tensor | None] | None:
+    """[num_points, dims] and [num_points], or None where they do not fit."""
+    if points.dim() < 2 or points.shape[-1] != dims or (weight is not None and weight.shape != points.shape[:-1]):
+        return None
+    return points.detach().reshape(-1, dims), None if weight is None else weight.detach().reshape(-1)
+
+
+def by_counts(
+    points: Tensor, bins: Sequence[int], bounds: Sequence[float] | None, weight: Tensor | None, density: bool
+) -> tuple[Tensor, list[Tensor]] | None:
+    """torch.histogramdd with numbers of bins, and their edges; None: torch's own is to judge the arguments.
+
+    Args:
+        points: [..., num_dims].
+        bounds: the ends in every dimension, or None: those of the data.
+    """
+    flat = _flat(points, weight, len(bins))
+    if flat is None or not serves(*flat):
+        return None
+    edges = list(_aten._histogramdd_bin_edges(flat[0], list(bins), range=bounds))
+    return fill(flat[0], edges, "nearby", flat[1], density), edges
+
+
+def by_edges(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor | None:
+    """torch.histogramdd with rising edges; None: torch's own is to judge the arguments."""
+    flat = _flat(points, weight, len(edges))
+    if flat is None or not serves(*flat, edges):
+        return None
+    return fill(flat[0], edges, "bisect", flat[1], density)
+
+
+def can_take(out: tuple[Tensor, Tensor], points: Tensor) -> bool:
+    """Whether torch takes these for the results of a histogram; the errors for others are torch's."""
+    return all(
+        tensor.dtype == points.dtype and tensor.device == points.device and not tensor.requires_grad for tensor in out
+    )
+
+
+def one_dimension(
+    points: Tensor,
+    bins: int | Tensor,
+    bounds: Sequence[float] | None,
+    weight: Tensor | None,
+    density: bool,
+    counts: Callable = by_counts,
+    edges: Callable = by_edges,
+) -> tuple[Tensor, Tensor] | None:
+    """torch.histogram; None: torch's own is to judge the arguments.
+
+    Args:
+        points: of any shape.
+        bins: how many, or their edges.
+        counts, edges: what does the work, of the signatures of `by_counts` and `by_edges`.
+    """
+    if weight is not None:
+        if weight.shape != points.shape:
+            return None
+        weight = weight.reshape(-1)
+    column = points.reshape(-1, 1)
+    if isinstance(bins, Tensor):
+        hist = edges(column, [bins], weight, density) if bounds is None else None
+        return None if hist is None else (hist, bins.clone())
+    result = counts(column, [bins], bounds, weight, density)
+    return None if result is None else (result[0], result[1][0])
+
+
 def uniform_edges(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor | None:
-    """The edges of histc: of the range, or of the data's if its ends are equal; None: torch has an error for them."""
+    """The edges of histc: of the range, or of the data's if its ends are equal; None: torch has an error for them.
+
+    Waits for a CUDA device where the range is the data's, as torch does.
+    """
     lowest, highest = float(lowest), float(highest)
     if lowest == highest and points.numel():
         lowest, highest = (float(end) for end in torch.aminmax(points))
@@ -87,7 +157,9 @@ def uniform_edges(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tenso
         lowest, highest = lowest - 1, highest + 1
     if bins <= 0 or not (math.isfinite(lowest) and math.isfinite(highest) and lowest < highest):
         return None
-    return torch.linspace(lowest, highest, bins + 1, dtype=points.dtype)
+    if not torch.tensor([lowest, highest], dtype=points.dtype).isfinite().all():
+        return None
+    return torch.linspace(lowest, highest, bins + 1, dtype=points.dtype, device=points.device)
 
 
 def counts_of_integers(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor | None:
@@ -99,18 +171,52 @@ def counts_of_integers(points: Tensor, bins: int, lowest: Any, highest: Any) -> 
         lowest, highest = lowest - 1, highest + 1
     if bins <= 0 or lowest > highest:
         return None
-    inside = points[(points >= lowest) & (points <= highest)].long()
-    keys = ((inside - lowest) * bins).div(highest - lowest, rounding_mode="floor").clamp_(max=bins - 1)
-    return torch.bincount(keys, minlength=bins).to(points.dtype)
+    wide = points.detach().reshape(-1).long()
+    keys = ((wide - lowest) * bins).div(highest - lowest, rounding_mode="floor").clamp_(0, bins - 1)
+    keys.masked_fill_((wide < lowest) | (wide > highest), bins)
+    counts = wide.new_zeros(bins + 1)
+    return ops.scatter_add(counts, 0, keys, wide.new_ones(1).expand(keys.shape))[:bins].to(points.dtype)
 
 
 def histc_counts(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor | None:
     """torch.histc; None: torch's own is to judge the arguments."""
-    if not points.is_cpu or points.dtype == torch.bool or points.is_complex():
+    if not (points.is_cpu or points.is_cuda) or points.dtype == torch.bool or points.is_complex():
         return None
     if not points.is_floating_point():
         return counts_of_integers(points, bins, lowest, highest)
     edges = uniform_edges(points, bins, lowest, highest)
-    if edges is None or not (edges[0].isfinite() and edges[-1].isfinite()):
-        return None
-    return fill(points.detach().reshape(-1, 1), [edges], "interpolate")
+    return None if edges is None else fill(points.detach().reshape(-1, 1), [edges], "interpolate")
+
+
+# What compiled code calls: the same, torch's own where torch has to judge.
+
+
+def _compiled_bincount(input: Tensor, weights: Tensor, minlength: int) -> Tensor:
+    result = weighted_counts(input, weights, minlength)
+    return torch.bincount(input, weights, minlength) if result is None else result
+
+
+def _compiled_histc(input: Tensor, bins: int, min: float, max: float) -> Tensor:
+    result = histc_counts(input, bins, min, max)
+    return torch.histc(input, bins, min=min, max=max) if result is None else result
+
+
+def _compiled_by_counts(
+    input: Tensor, bins: list[int], bounds: list[float] | None, weight: Tensor | None, density: bool
+) -> tuple[Tensor, list[Tensor]]:
+    result = by_counts(input, bins, bounds, weight, density)
+    if result is None:
+        hist, edges = torch.histogramdd(input, bins, range=bounds, weight=weight, density=density)
+        return hist, list(edges)
+    return result
+
+
+def _compiled_by_edges(input: Tensor, edges: list[Tensor], weight: Tensor | None, density: bool) -> Tensor:
+    result = by_edges(input, edges, weight, density)
+    return torch.histogramdd(input, edges, weight=weight, density=density).hist if result is None else result
+
+
+ops.fragment.impl("bincount", _compiled_bincount, "CompositeExplicitAutograd")
+ops.fragment.impl("histc", _compiled_histc, "CompositeExplicitAutograd")
+ops.fragment.impl("histogramdd_by_counts", _compiled_by_counts, "CompositeExplicitAutograd")
+ops.fragment.impl("histogramdd_by_edges", _compiled_by_edges, "CompositeExplicitAutograd")

@@ -56,6 +56,14 @@ fragment.define(
     "bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, bool include_last_offset, SymInt padding_idx) -> "
     "(Tensor, Tensor)"
 )
+# Counting by value in compiled code. histograms.py has the kernels.
+fragment.define("bincount(Tensor input, Tensor weights, SymInt minlength) -> Tensor")
+fragment.define("histc(Tensor input, int bins, float min, float max) -> Tensor")
+fragment.define(
+    "histogramdd_by_counts(Tensor input, int[] bins, float[]? bounds, Tensor? weight, bool density) -> "
+    "(Tensor, Tensor[])"
+)
+fragment.define("histogramdd_by_edges(Tensor input, Tensor[] edges, Tensor? weight, bool density) -> Tensor")
 
 index_add = torch.ops.reprocuda.index_add.default
 index_add_ = torch.ops.reprocuda.index_add_.default
@@ -89,6 +97,10 @@ index_put_rows_ = torch.ops.reprocuda.index_put_rows_.default
 embedding_dense_backward = torch.ops.reprocuda.embedding_dense_backward.default
 embedding_bag = torch.ops.reprocuda.embedding_bag.default
 embedding_bag_backward = torch.ops.reprocuda.embedding_bag_backward.default
+bincount = torch.ops.reprocuda.bincount.default
+histc = torch.ops.reprocuda.histc.default
+histogramdd_by_counts = torch.ops.reprocuda.histogramdd_by_counts.default
+histogramdd_by_edges = torch.ops.reprocuda.histogramdd_by_edges.default
 histogram_keys = torch.ops.reprocuda.histogram_keys.default
 histogram_counts = torch.ops.reprocuda.histogram_counts.default
 segment_plan = torch.ops.reprocuda.segment_plan.default

@@ -59,7 +59,13 @@ class Shares:
     divisor: Tensor | None = None
 
     def divided(self, grad: Tensor) -> Tensor:
-        return grad if self.divisor is None else (grad / self.divisor).to(grad.dtype)
+        """In float64, which holds every count."""
+        if self.divisor is None:
+            return grad
+        if grad.is_complex():
+            parts = torch.view_as_real(grad)
+            return torch.view_as_complex((parts.double() / self.divisor.unsqueeze(-1)).to(parts.dtype))
+        return (grad.double() / self.divisor).to(grad.dtype)
 
     def of_base(self, grad: Tensor) -> Tensor:
         grad = grad if self.base is None else grad * self.base
@@ -69,10 +75,16 @@ class Shares:
         return grad if self.src is None else grad * self.src
 
 
-def _count(calculus: Calculus, base: Tensor, own: Tensor, src: Tensor) -> Tensor:
-    """How many members of each target are marked; in a type that can count that far."""
-    dtype = torch.promote_types(base.dtype, torch.float32)
-    return calculus.add(own.to(dtype), src.to(dtype))
+def _count(calculus: Calculus, own: Tensor, src: Tensor) -> Tensor:
+    """How many members of each target are marked."""
+    return calculus.add(own.to(torch.int64), src.to(torch.int64))
+
+
+def is_torchs(base: Tensor, reduce: str) -> bool:
+    """A product of complex numbers has no exact form here. On the CPU torch multiplies in source order, so its bits
+    are the same in every run; on CUDA it does not, and is refused.
+    """
+    return reduce == "prod" and base.is_complex() and base.is_cpu
 
 
 def shares(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, how: How) -> Shares:
@@ -85,18 +97,18 @@ def shares(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, how: H
     nothing = torch.zeros_like(base, dtype=torch.bool)
     kept = None
     if not how.include_self:
-        kept = _count(calculus, base, nothing, everything) == 0
+        kept = _count(calculus, nothing, everything) == 0
     if how.reduce == "sum":
         return Shares(kept=kept)
     if how.reduce == "mean":
-        members = _count(calculus, base, ~nothing if how.include_self else nothing, everything)
+        members = _count(calculus, ~nothing if how.include_self else nothing, everything)
         return Shares(kept=kept, divisor=members.clamp(min=1))
     if how.reduce == "prod":
         return _shares_of_product(calculus, base, src, result, kept)
     base_wins, src_wins = base == result, src == calculus.take(result)
     if kept is not None:
         base_wins = base_wins & kept
-    winners = _count(calculus, base, base_wins, src_wins)
+    winners = _count(calculus, base_wins, src_wins)
     return Shares(base_wins.to(base.dtype), kept, src_wins.to(src.dtype), winners)
 
 
@@ -107,7 +119,7 @@ def _shares_of_product(calculus: Calculus, base: Tensor, src: Tensor, result: Te
     """
     base_zero, src_zero = base == 0, src == 0
     counts = base_zero if kept is None else base_zero & kept
-    zeros = _count(calculus, base, counts, src_zero)
+    zeros = _count(calculus, counts, src_zero)
     sum_of_zeros = calculus.add(torch.where(counts, base, 0), torch.where(src_zero, src, 0))
     others = calculus.reduce(torch.where(base_zero, 1, base), torch.where(src_zero, 1, src))
 

@@ -120,8 +120,8 @@ _OPERATORS = (
         "scatter_reduce",
         ("torch.scatter_reduce", "torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"),
         kernels.SCATTER_REDUCE,
-        dtypes=REAL + BOOL,
-        notes="torch's forward derivative of prod is 0, reprocuda.scatter_reduce has it",
+        notes="of complex numbers sum and mean; their product is torch's, on the CPU only: in source order, each step "
+        "rounded, and so per device. torch's forward derivative of prod is 0, reprocuda.scatter_reduce has it",
     ),
     Operator(
         "index_reduce",
@@ -210,14 +210,15 @@ _OPERATORS = (
         ("torch.histc", "torch.Tensor.histc"),
         kernels.HISTC,
         dtypes=REAL,
-        notes="on the CPU, integers too, which torch has on CUDA only; counts are integers until they are rounded",
+        notes="on both devices integers too, which torch has on CUDA only, and 16-bit formats, which it has on the CPU "
+        "only; counts are integers until they are rounded",
     ),
     Operator(
         "histogram",
         ("torch.histogram", "torch.Tensor.histogram"),
         kernels.HISTOGRAM,
         dtypes=("float32", "float64"),
-        notes="on the CPU, as torch's; with out= it is torch's",
+        notes="on the CPU, as torch's",
     ),
     Operator(
         "histogramdd",
@@ -235,18 +236,26 @@ _OPERATORS = (
     Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
     *_torch_scatter("exact", EVERY, "scatter_sum", "scatter_add", "segment_sum_coo", "segment_add_coo"),
     *_torch_scatter("exact", EVERY, "segment_sum_csr", "segment_add_csr"),
-    *_torch_scatter("exact", EVERY, "gather_coo", "gather_csr", part="backward"),
+    *_torch_scatter("exact", FLOATING + COMPLEX[1:], "gather_coo", "gather_csr", part="backward"),
     *_torch_scatter("exact", REAL + BOOL, "scatter_mul"),
-    *_torch_scatter("exact", REAL, "scatter_mean", "segment_mean_coo", notes="with out, rounded twice"),
-    *_torch_scatter("exact", REAL, "segment_mean_csr"),
+    *_torch_scatter(
+        "exact", DIFFERENTIABLE + INTEGER, "scatter_mean", "segment_mean_coo", notes="with out, rounded twice"
+    ),
+    *_torch_scatter("exact", DIFFERENTIABLE + INTEGER, "segment_mean_csr"),
     *_torch_scatter(
         "exact",
         REAL + BOOL,
         *(f"{kind}_{end}{form}" for kind, form in _FORMS for end in ("min", "max")),
-        on=("cpu",),
         notes="of equal elements the first",
     ),
-    *_torch_scatter("exact", EVERY, "scatter", "segment_coo", "segment_csr", notes="on CUDA, no min and max"),
+    *_torch_scatter(
+        "exact",
+        EVERY,
+        "scatter",
+        "segment_coo",
+        "segment_csr",
+        notes="as the function of that name: a mean takes no bools; minimum, maximum and product no complex numbers",
+    ),
     *_torch_scatter("fixed order", FLOATING, "scatter_std", notes=_STEPS),
     *_torch_scatter(
         "per device",
@@ -254,7 +263,6 @@ _OPERATORS = (
         "scatter_softmax",
         "scatter_log_softmax",
         "scatter_logsumexp",
-        on=("cpu",),
         notes=f"{_STEPS}; exp and log are the device's own",
     ),
 )

@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.__main__ import run_case
 from benchmarks.cases.base import ALL_NAN, FORCED_EXACT, OURS
+from benchmarks.cases.histograms import Counting
 from benchmarks.cases.overwrites import Overwriting
 from benchmarks.cases.reductions import Reducing
 from benchmarks.cases.scans import Cumsum
@@ -117,6 +118,17 @@ def test_prefix_sums_are_right_and_timed(dtype):
         assert {row["share_right"] for row in rows if row["contestant"] == OURS} == {1.0}
     if len(layouts) == 4:
         assert {row["share_right"] for row in rows if row["contestant"] == "cumsum"} != {1.0}
+
+
+@pytest.mark.parametrize("function, weighted", [("bincount", True), ("histc", False), ("histogram", False),
+                                                ("histogram", True)])  # fmt: skip
+def test_histograms_are_right_and_timed(function, weighted):
+    for dtype in ("float32", "float64"):
+        rows = run_case(Counting(function, 20_000, 30, dtype, weighted), "cpu", [1, 2], repeats=2)
+        assert [row["wrong"] for row in rows] == [""] * len(rows)
+        assert {row["share_right"] for row in rows if row["contestant"] == OURS} == {1.0}
+        if weighted:
+            assert {row["share_right"] for row in rows if row["contestant"] == function} != {1.0}
 
 
 class OneBitOff(IndexAdd):

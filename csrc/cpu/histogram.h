@@ -4,28 +4,9 @@
 // counts are integers. Cost: one read of the points; of counts, one set of them for each worker.
 #pragma once
 
-#include <cstdint>
-
-#include "../problem.h"
+#include "../histogram.h"
 
 namespace reprocuda::cpu {
-
-enum class BinSearch : int8_t {
-  kInterpolate,        // equal bins: by the point's place between the outer edges
-  kInterpolateNearby,  // the same, then corrected by the edges beside it
-  kBisect,             // any rising edges
-};
-
-struct Histogram {
-  Dtype dtype = Dtype::kFloat32;
-  BinSearch search = BinSearch::kInterpolate;
-  const void* points = nullptr;              // [num_points, num_dims]
-  int64_t num_points = 0;
-  int64_t num_dims = 1;
-  const void* const* edges = nullptr;        // [num_dims], each [num_edges[d]]
-  const int64_t* num_edges = nullptr;        // [num_dims], at least 2 each
-  int64_t num_bins = 0;                      // of all dimensions
-};
 
 // keys[i] is the bin of point i, or num_bins for one that lies in none.
 void histogram_keys(const Histogram& problem, int64_t* keys);

@@ -119,25 +119,7 @@ struct CpuBackend {
     cpu::row_products(problem);
   }
 
-  static void histogram(Dtype dtype, const std::string& search, const Tensor& points, const std::vector<Tensor>& edges,
-                        int64_t num_bins, const Tensor& out, bool counts) {
-    std::vector<const void*> data;
-    std::vector<int64_t> num_edges;
-    for (const Tensor& edge : edges) {
-      data.push_back(edge.const_data_ptr());
-      num_edges.push_back(edge.numel());
-    }
-    cpu::Histogram problem;
-    problem.dtype = dtype;
-    problem.search = search == "interpolate" ? cpu::BinSearch::kInterpolate
-                     : search == "nearby"    ? cpu::BinSearch::kInterpolateNearby
-                                             : cpu::BinSearch::kBisect;
-    problem.points = points.const_data_ptr();
-    problem.num_points = points.size(0);
-    problem.num_dims = points.size(1);
-    problem.edges = data.data();
-    problem.num_edges = num_edges.data();
-    problem.num_bins = num_bins;
+  static void histogram(const Histogram& problem, const Tensor& out, bool counts) {
     int64_t* const result = static_cast<int64_t*>(out.mutable_data_ptr());
     counts ? cpu::histogram_counts(problem, result) : cpu::histogram_keys(problem, result);
   }

@@ -7,15 +7,19 @@
 #include <mutex>
 
 #include "../ops/embedding.h"
+#include "../ops/extremum.h"
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
+#include "../ops/histogram.h"
 #include "../ops/index_put.h"
 #include "../ops/overwrite.h"
 #include "../ops/reduce.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
+#include "extremum.h"
 #include "fingerprint.h"
+#include "histogram.h"
 #include "linearize.h"
 #include "overwrite.h"
 
@@ -102,6 +106,14 @@ struct CudaBackend {
     return true;
   }
 
+  static void extremum(const Extremum& problem, const Tensor& out) { cuda::extremum(problem, DeviceCall(out).context()); }
+
+  static void histogram(const Histogram& problem, const Tensor& out, bool counts) {
+    int64_t* const result = static_cast<int64_t*>(out.mutable_data_ptr());
+    const DeviceCall call(out);
+    counts ? cuda::histogram_counts(problem, result, call.context()) : cuda::histogram_keys(problem, result, call.context());
+  }
+
   static void fingerprint(const FingerprintProblem& problem, int64_t* digest, const Tensor& x) {
     cuda::fingerprint(problem, digest, DeviceCall(x).context());
   }
@@ -139,8 +151,10 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_reduce<CudaBackend>(library);
   register_index_put<CudaBackend>(library);
   register_overwrite<CudaBackend>(library);
+  register_extremum<CudaBackend>(library);
   register_embedding<CudaBackend>(library);
   register_segment<CudaBackend>(library);
+  register_histogram<CudaBackend>(library);
   register_fingerprint<CudaBackend>(library);
 }
 

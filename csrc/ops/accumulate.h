@@ -164,11 +164,12 @@ void set_combination(Problem& problem, Combination how) {
   problem.include_self = how.include_self;
 }
 
-// Complex numbers have no order, and only their sums are sums of their parts; a mean of bools is none.
+// Complex numbers have no order, and only their sums and means are those of their parts; a mean of bools is none.
 inline Combination combination(const Tensor& self, const std::string& reduce, bool include_self, const char* op) {
   const Combination how{reduction_named(reduce, op), include_self};
   const ElementType type = require_element_type(self, op);
-  check<Irregular>(how.reduction == Reduction::kSum || !type.is_complex, op, "(): complex numbers can only be summed");
+  check<Irregular>(how.reduction == Reduction::kSum || how.reduction == Reduction::kMean || !type.is_complex, op,
+                   "(): complex numbers can only be summed, or their mean taken");
   check<Irregular>(how.reduction != Reduction::kMean || type.dtype != Dtype::kBool, op, "(): bools have no mean");
   return how;
 }

@@ -1,6 +1,8 @@
 // scatter_max and scatter_min of torch_scatter: an extremum along one dimension by index, and where it comes from.
 #pragma once
 
+#include <algorithm>
+
 #include "../extremum.h"
 #include "index_add.h"
 

@@ -40,6 +40,7 @@ void scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, co
 inline Combination index_combination(const Tensor& self, const std::string& reduce, bool include_self, const char* op) {
   check<Irregular>(reduce != "sum", op, "(): reduce must be one of mean, prod, amax, amin");
   check<Irregular>(self.scalar_type() != ScalarType::Bool, op, "(): bools have an order and products in scatter_reduce only");
+  check<Irregular>(!require_element_type(self, op).is_complex, op, "(): complex numbers have a mean in scatter_reduce only");
   return combination(self, reduce, include_self, op);
 }
 

@@ -4,6 +4,7 @@
 // rows of a large one are instead selected, summed into and put back, which costs what they cost.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "accumulate.h"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from .. import histograms as h
+from .. import ops
 from ..irregular import write_resized
 
-_aten = torch.ops.aten
 Range = Sequence[float] | None
 
 
@@ -37,15 +37,15 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         >>> reprocuda.bincount(torch.tensor([0, 2, 2]), torch.tensor([1.0, 0.5, 0.25]))
         tensor([1.0000, 0.0000, 0.7500])
     """
-    result = None
-    if weights is not None and not torch.compiler.is_compiling():
-        result = h.weighted_counts(input, weights, minlength)
+    if weights is None:
+        return torch.bincount(input, weights, minlength)
+    if torch.compiler.is_compiling():
+        return ops.bincount(input, weights, minlength)
+    result = h.weighted_counts(input, weights, minlength)
     return torch.bincount(input, weights, minlength) if result is None else result
 
 
-def histc(
-    input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None
-) -> Tensor:
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
     """How many elements fall into each of some equal bins: torch.histc.
 
     Args:
@@ -62,9 +62,9 @@ def histc(
     Raises:
         RuntimeError: whatever torch.histc raises.
 
-    Determinism: exact on the CPU: bins by torch's arithmetic, counts as integers, rounded once. On CUDA torch's own.
+    Determinism: exact: bins by torch's arithmetic, counts as integers, rounded once.
 
-    Cost: one pass; another for the range of the data.
+    Cost: one pass; another for the range of the data, which on CUDA waits for the device, as torch's does.
 
     Example:
         >>> import torch, reprocuda
@@ -72,7 +72,8 @@ def histc(
         tensor([1, 2, 0, 1])
     """
     low, high = (min - 0.5, max + 0.5) if min == max != 0 and input.is_floating_point() else (min, max)
-    result = None if torch.compiler.is_compiling() else h.histc_counts(input, bins, low, high)
+    compute = ops.histc if torch.compiler.is_compiling() else h.histc_counts
+    result = compute(input, bins, low, high)
     if result is None:
         given = {} if out is None else {"out": out}
         return torch.histc(input, bins, min=min, max=max, **given)
@@ -86,6 +87,7 @@ def histogram(
     range: Range = None,
     weight: Tensor | None = None,
     density: bool = False,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> torch.return_types.histogram:
     """How many elements, or how much weight, falls into each bin, and the bins' edges: torch.histogram.
 
@@ -95,6 +97,7 @@ def histogram(
         range: the ends of equal bins; None: the range of the data.
         weight: the shape and dtype of `input`.
         density: divide by the total and by the width of each bin.
+        out: where to write the two results.
 
     Returns:
         (hist, bin_edges), as torch.histogram does.
@@ -111,18 +114,24 @@ def histogram(
         >>> reprocuda.histogram(torch.tensor([0.5, 1.5, 1.0]), 2, range=(0.0, 2.0)).hist
         tensor([1., 2.])
     """
-    edges = [bins] if isinstance(bins, Tensor) else []
-    regular = h.serves(input.reshape(-1), None if weight is None else weight.reshape(-1), edges)
-    regular = regular and (weight is None or weight.shape == input.shape) and not (edges and range is not None)
-    if not regular or torch.compiler.is_compiling():
-        given = {} if range is None else {"range": tuple(range)}
+    result = None
+    if out is None or h.can_take(out, input):
+        result = h.one_dimension(input, bins, range, weight, density, _by_counts(), _by_edges())
+    if result is None:
+        given = {"range": tuple(range)} if range is not None else {}
+        given |= {"out": out} if out is not None else {}
         return torch.histogram(input, bins, weight=weight, density=density, **given)
-    points = input.detach().reshape(-1, 1)
-    search = "bisect" if edges else "nearby"
-    if not edges:
-        edges = _aten._histogramdd_bin_edges(points, [bins], range=range)
-    hist = h.fill(points, edges, search, None if weight is None else weight.detach().reshape(-1), density)
-    return torch.return_types.histogram((hist, edges[0]))
+    if out is not None:
+        result = tuple(write_resized(*pair) for pair in zip(out, result, strict=True))
+    return torch.return_types.histogram(result)
+
+
+def _by_counts() -> Callable:
+    return ops.histogramdd_by_counts if torch.compiler.is_compiling() else h.by_counts
+
+
+def _by_edges() -> Callable:
+    return ops.histogramdd_by_edges if torch.compiler.is_compiling() else h.by_edges
 
 
 def histogramdd(
@@ -158,17 +167,14 @@ def histogramdd(
         tensor([[1.],
                 [1.]])
     """
-    by_edges = isinstance(bins, (list, tuple)) and bins and isinstance(bins[0], Tensor)
-    regular = input.dim() >= 2 and h.serves(input, None, bins if by_edges else ())
-    regular = regular and (weight is None or (weight.shape == input.shape[:-1] and weight.dtype == input.dtype))
-    regular = regular and not (by_edges and (range is not None or len(bins) != input.shape[-1]))
-    if not regular or torch.compiler.is_compiling():
-        return torch.histogramdd(input, bins, range=range, weight=weight, density=density)
-    points = input.detach().reshape(-1, input.shape[-1])
-    if by_edges:
-        edges, search = list(bins), "bisect"
+    result = None
+    if isinstance(bins, int):
+        result = _by_counts()(input, [bins] * input.shape[-1], range, weight, density) if input.dim() else None
+    elif bins and isinstance(bins[0], Tensor):
+        hist = _by_edges()(input, list(bins), weight, density) if range is None else None
+        result = None if hist is None else (hist, [edges.clone() for edges in bins])
     else:
-        each = [bins] * points.shape[1] if isinstance(bins, int) else list(bins)
-        edges, search = _aten._histogramdd_bin_edges(points, each, range=range), "nearby"
-    hist = h.fill(points, edges, search, None if weight is None else weight.detach().reshape(-1), density)
-    return torch.return_types.histogramdd((hist, tuple(edges)))
+        result = _by_counts()(input, list(bins), range, weight, density)
+    if result is None:
+        return torch.histogramdd(input, bins, range=range, weight=weight, density=density)
+    return torch.return_types.histogramdd((result[0], tuple(result[1])))

@@ -55,7 +55,7 @@ def scatter(
         src: the dtype of `input`, or one number for all. Only the part of it that `index` covers is read.
         value: the number, by torch's other name for it.
         reduce: None: overwrite. "add": the exact sum with what is there, as scatter_add. "multiply": the exact product,
-            as scatter_reduce; on CUDA torch's own.
+            as scatter_reduce.
         out: where to write the result.
 
     Returns:
@@ -78,7 +78,7 @@ def scatter(
     if reduce == "add":
         src = src if isinstance(src, Tensor) else _expanded(input, index, src)
         return scatter_add(input, dim, index, src, out=out)
-    if reduce == "multiply" and input.is_cpu:
+    if reduce == "multiply":
         src = src if isinstance(src, Tensor) else _expanded(input, index, src)
         return scatter_reduce(input, dim, index, src, "prod", out=out)
     if reduce is not None:
@@ -126,7 +126,7 @@ def scatter_(
     src = _one_source(src, value)
     if reduce == "add":
         return scatter_add_(input, dim, index, src if isinstance(src, Tensor) else _expanded(input, index, src))
-    if reduce == "multiply" and input.is_cpu:
+    if reduce == "multiply":
         src = src if isinstance(src, Tensor) else _expanded(input, index, src)
         return scatter_reduce_(input, dim, index, src, "prod")
     if reduce is not None:
@@ -225,9 +225,10 @@ def _named(function: str, error: IndexError) -> IndexError:
     return IndexError(re.sub(r"^(index_)?put_?\(\)", f"{function}()", str(error)))
 
 
-def _fills_by_points(input: Tensor, value: Tensor | Number) -> bool:
-    """Whether the value's gradient, a sum over all that it was written to, may be asked for."""
-    return isinstance(value, Tensor) and value.dim() == 0 and value.dtype == input.dtype and input.dim() > 0
+def _fills_by_points(input: Tensor, index: Tensor, value: Tensor | Number) -> bool:
+    """Whether the value's gradient, a sum over all that it was written to, may be asked for; else it is torch's own."""
+    has_gradient = isinstance(value, Tensor) and value.dim() == 0 and value.dtype == input.dtype
+    return has_gradient and input.dim() > 0 and index.dtype == torch.int64 and index.dim() <= 1
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
@@ -254,7 +255,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         >>> reprocuda.index_fill(torch.zeros(3), 0, torch.tensor([0, -1]), 5)
         tensor([5., 0., 5.])
     """
-    if not _fills_by_points(input, value) or index.dtype != torch.int64 or index.dim() > 1:
+    if not _fills_by_points(input, index, value):
         return torch.index_fill(input, dim, index, value)
     try:
         return index_put(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
@@ -273,7 +274,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
         >>> reprocuda.index_fill_(torch.zeros(2), 0, torch.tensor([1]), torch.tensor(3.0))
         tensor([0., 3.])
     """
-    if not _fills_by_points(input, value) or index.dtype != torch.int64 or index.dim() > 1:
+    if not _fills_by_points(input, index, value):
         return input.index_fill_(dim, index, value)
     try:
         return index_put_(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
@@ -309,9 +310,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
                 [0., 1.]])
     """
     if _put_is_irregular(input, index, source):
-        return judge(
-            "put", ValueError("put(): the arguments do not match"), torch.put, input, index, source, accumulate
-        )
+        reason = ValueError("put(): the arguments do not match")
+        return judge("put", reason, torch.put, input, index, source, accumulate, overwrites=not accumulate)
     try:
         flat = index_put(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     except IndexError as error:
@@ -331,7 +331,8 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
     """
     if _put_is_irregular(input, index, source):
         reason = ValueError("put_(): the arguments do not match")
-        return judge_in_place("put_", reason, torch.Tensor.put_, input, index, source, accumulate, overwrites=True)
+        native_ = torch.Tensor.put_
+        return judge_in_place("put_", reason, native_, input, index, source, accumulate, overwrites=not accumulate)
     plain = has_data(input) and not needs_operators("put_") and not transforms_active()
     if plain and torch._debug_has_internal_overlap(input) == 1:
         return input.put_(index, source, accumulate)  # which raises

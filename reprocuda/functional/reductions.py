@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import ops
 from ..autograd import needs_operators
 from ..irregular import judge, judge_in_place
-from ..reduction import How, reduce, reduce_
+from ..reduction import How, is_torchs, reduce, reduce_
 from ..routes import ElementRoute, Route, RowRoute
 from .support import replace_with, wrap_dim, write_out
 
@@ -48,7 +48,8 @@ def scatter_reduce(
             and size before anything is written (on CUDA: a device assert; see `check_indices`).
 
     Determinism: exact. A mean is the exact sum over the exact count and a product the exact product, each rounded once;
-    a NaN wins over all numbers, and +0 counts as larger than -0. The sums in the derivatives are exact.
+    a NaN wins over all numbers, and +0 counts as larger than -0. The sums in the derivatives are exact. A product of
+    complex numbers is torch's own, on the CPU only: multiplied in source order, each step rounded.
 
     Cost: O(index + input), a product a few times an addition.
 
@@ -153,6 +154,9 @@ _INDEX = _Operator("index_reduce", RowRoute, ops.index_reduce, ops.index_reduce_
 def _reduced(
     op: _Operator, input: Tensor, dim: int, index: Tensor, src: Tensor, how: How, out: Tensor | None
 ) -> Tensor:
+    if is_torchs(input, how.reduce):
+        given = {} if out is None else {"out": out}
+        return op.native(input, dim, index, src, how.reduce, include_self=how.include_self, **given)
     if out is not None:
         return write_out(
             op.name,
@@ -174,6 +178,8 @@ def _reduced(
 
 
 def _reduced_in_place(op: _Operator, input: Tensor, dim: int, index: Tensor, src: Tensor, how: How) -> Tensor:
+    if is_torchs(input, how.reduce):
+        return op.native_(input, dim, index, src, how.reduce, include_self=how.include_self)
     if needs_operators(f"{op.name}_"):
         return replace_with(input, _reduced(op, input, dim, index, src, how, None))
     try:

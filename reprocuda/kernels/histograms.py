@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from .. import histograms as h
 from .. import ops
 from ..irregular import write_resized
@@ -13,7 +11,6 @@ from ..overrides import Override, Slot
 from .support import ERRORS
 
 _CPU = {"cpu": "CPU"}
-_aten = torch.ops.aten
 
 
 def _bincount(slot: Slot) -> Callable:
@@ -60,23 +57,15 @@ def _histc_out(slot: Slot) -> Callable:
     return kernel
 
 
-def _one_row(self, weight):
-    """As points of one dimension, or None if torch is to judge them."""
-    if weight is not None and weight.shape != self.shape:
-        return None
-    return self.reshape(-1, 1), None if weight is None else weight.reshape(-1)
-
-
 def _by_count(slot: Slot) -> Callable:
     switch, keys = slot.switch, slot.keys
 
     def kernel(self, bins=100, *, range=None, weight=None, density=False):
         try:
-            flat = _one_row(self, weight) if switch.on else None
-            if flat is None or not h.serves(*flat):
+            result = h.one_dimension(self, bins, range, weight, density) if switch.on else None
+            if result is None:
                 return slot.native(keys, self, bins, range=range, weight=weight, density=density)
-            edges = _aten._histogramdd_bin_edges(flat[0], [bins], range=range)
-            return h.fill(flat[0], edges, "nearby", flat[1], density), edges[0]
+            return result
         except ERRORS as error:
             return slot.failed(error, self, bins, range=range, weight=weight, density=density)
 
@@ -88,20 +77,32 @@ def _by_edges(slot: Slot) -> Callable:
 
     def kernel(self, bins, *, weight=None, density=False):
         try:
-            flat = _one_row(self, weight) if switch.on else None
-            if flat is None or not h.serves(*flat, [bins]):
-                return slot.native(keys, self, bins, weight=weight, density=density)
-            return h.fill(flat[0], [bins], "bisect", flat[1], density), bins.clone()
+            result = h.one_dimension(self, bins, None, weight, density) if switch.on else None
+            return slot.native(keys, self, bins, weight=weight, density=density) if result is None else result
         except ERRORS as error:
             return slot.failed(error, self, bins, weight=weight, density=density)
 
     return kernel
 
 
-def _points(self, weight, num_dims):
-    if self.dim() < 2 or self.shape[-1] != num_dims or (weight is not None and weight.shape != self.shape[:-1]):
-        return None
-    return self.reshape(-1, num_dims), None if weight is None else weight.reshape(-1)
+def _histogram_out(slot: Slot) -> Callable:
+    switch, keys = slot.switch, slot.keys
+
+    def kernel(self, bins=100, *, weight=None, density=False, hist, bin_edges, **bounds):
+        out = (hist, bin_edges)
+        try:
+            result = None
+            if switch.on and h.can_take(out, self):
+                result = h.one_dimension(self, bins, bounds.get("range"), weight, density)
+            if result is None:
+                options = {"weight": weight, "density": density, "hist": hist, "bin_edges": bin_edges}
+                return slot.native(keys, self, bins, **options, **bounds)
+            return tuple(write_resized(*pair) for pair in zip(out, result, strict=True))
+        except ERRORS as error:
+            options = {"weight": weight, "density": density, "hist": hist, "bin_edges": bin_edges}
+            return slot.failed(error, self, bins, **options, **bounds)
+
+    return kernel
 
 
 def _dd_by_count(slot: Slot) -> Callable:
@@ -109,11 +110,10 @@ def _dd_by_count(slot: Slot) -> Callable:
 
     def kernel(self, bins, *, range=None, weight=None, density=False):
         try:
-            flat = _points(self, weight, len(bins)) if switch.on else None
-            if flat is None or not h.serves(*flat):
+            result = h.by_counts(self, bins, range, weight, density) if switch.on else None
+            if result is None:
                 return slot.native(keys, self, bins, range=range, weight=weight, density=density)
-            edges = _aten._histogramdd_bin_edges(self, bins, range=range)
-            return h.fill(flat[0], edges, "nearby", flat[1], density)
+            return result[0]
         except ERRORS as error:
             return slot.failed(error, self, bins, range=range, weight=weight, density=density)
 
@@ -125,10 +125,8 @@ def _dd_by_edges(slot: Slot) -> Callable:
 
     def kernel(self, bins, *, weight=None, density=False):
         try:
-            flat = _points(self, weight, len(bins)) if switch.on else None
-            if flat is None or not h.serves(*flat, bins):
-                return slot.native(keys, self, bins, weight=weight, density=density)
-            return h.fill(flat[0], bins, "bisect", flat[1], density)
+            result = h.by_edges(self, bins, weight, density) if switch.on else None
+            return slot.native(keys, self, bins, weight=weight, density=density) if result is None else result
         except ERRORS as error:
             return slot.failed(error, self, bins, weight=weight, density=density)
 
@@ -137,12 +135,14 @@ def _dd_by_edges(slot: Slot) -> Callable:
 
 BINCOUNT = (Override("bincount", ops.embedding_dense_backward, _bincount),)
 HISTC = (
-    Override("histc", ops.histogram_counts, _histc, keys=_CPU),
-    Override("histc.out", ops.histogram_counts, _histc_out, keys=_CPU),
+    Override("histc", ops.histogram_counts, _histc),
+    Override("histc.out", ops.histogram_counts, _histc_out),
 )
 HISTOGRAM = (
     Override("histogram.bin_ct", ops.histogram_counts, _by_count, keys=_CPU),
     Override("histogram.bins_tensor", ops.histogram_counts, _by_edges, keys=_CPU),
+    Override("histogram.bin_ct_out", ops.histogram_counts, _histogram_out, keys=_CPU),
+    Override("histogram.bins_tensor_out", ops.histogram_counts, _histogram_out, keys=_CPU),
 )
 HISTOGRAMDD = (
     Override("_histogramdd_from_bin_cts", ops.histogram_counts, _dd_by_count, keys=_CPU),

@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import ops
 from ..checks import check_range, checks
 from ..overrides import Override, Slot
+from ..reduction import is_torchs
 from .support import ERRORS, along_dim, along_dim_out, size_along, writes_through
 
 
@@ -24,6 +25,11 @@ def _source(self, index, src):
     return torch.full((), src, dtype=self.dtype, device=self.device).expand(index.shape)
 
 
+def _is_torchs(self, reduce, strict):
+    """An unknown reduction, which torch refuses, or one that we do not have."""
+    return reduce not in ("add", "multiply") or (reduce == "multiply" and is_torchs(self, "prod") and not strict)
+
+
 def _scatter_reduce(slot: Slot) -> Callable:
     """scatter(reduce="add"), which is scatter_add, and reduce="multiply", which is scatter_reduce."""
     switch, keys, add, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
@@ -31,7 +37,7 @@ def _scatter_reduce(slot: Slot) -> Callable:
 
     def kernel(self, dim, index, src, *, reduce):
         try:
-            if not switch.on or reduce not in ("add", "multiply"):
+            if not switch.on or _is_torchs(self, reduce, switch.strict):
                 return slot.native(keys, self, dim, index, src, reduce=reduce)
             if checks.on:
                 check_range("scatter", index, 0, size_along(self, dim))
@@ -49,7 +55,7 @@ def _scatter_reduce_out(slot: Slot) -> Callable:
 
     def kernel(self, dim, index, src, *, reduce, out):
         try:
-            if not switch.on or reduce not in ("add", "multiply"):
+            if not switch.on or _is_torchs(self, reduce, switch.strict):
                 return slot.native(keys, self, dim, index, src, reduce=reduce, out=out)
             if checks.on:
                 check_range("scatter", index, 0, size_along(self, dim))

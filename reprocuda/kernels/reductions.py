@@ -9,6 +9,7 @@ import torch
 from .. import ops
 from ..checks import check_range, checks
 from ..overrides import Override, Slot
+from ..reduction import is_torchs
 from .support import ERRORS, size_along, writes_through
 
 
@@ -18,7 +19,7 @@ def _reduce(name: str) -> Callable[[Slot], Callable]:
 
         def kernel(self, dim, index, src, reduce, *, include_self=True):
             try:
-                if not switch.on:
+                if not switch.on or (is_torchs(self, reduce) and not switch.strict):
                     return slot.native(keys, self, dim, index, src, reduce, include_self=include_self)
                 if checks.on:
                     check_range(name, index, 0, size_along(self, dim))
@@ -38,7 +39,7 @@ def _reduce_out(name: str) -> Callable[[Slot], Callable]:
 
         def kernel(self, dim, index, src, reduce, *, include_self=True, out):
             try:
-                if not switch.on:
+                if not switch.on or (is_torchs(self, reduce) and not switch.strict):
                     return slot.native(keys, self, dim, index, src, reduce, include_self=include_self, out=out)
                 if checks.on:
                     check_range(name, index, 0, size_along(self, dim))

@@ -25,6 +25,7 @@ PYBIND11_MODULE(reprocuda_emulation, module) {
   module.def("take_output", &emulation::take_output);
   bind_checks(module);
   bind_accumulation(module);
+  bind_extrema(module);
 }
 
 }  // namespace reprocuda::testing

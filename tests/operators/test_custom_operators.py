@@ -135,6 +135,15 @@ PARTS = {
         )
         for name in ("histogram_keys", "histogram_counts")
     },
+    "bincount": lambda: (ops.bincount, INDEX, real(3, grad=False), 2),
+    "histc": lambda: (ops.histc, real(9, grad=False), 3, -1.0, 1.0),
+    "histogramdd_by_counts": lambda: (
+        ops.histogramdd_by_counts, real(5, 2, grad=False), [2, 3], [-1.0, 1.0, -1.0, 1.0], real(5, grad=False), True,
+    ),
+    "histogramdd_by_edges": lambda: (
+        ops.histogramdd_by_edges, real(5, 2, grad=False), [torch.linspace(-1, 1, 4), torch.linspace(0, 1, 3)], None,
+        False,
+    ),
     "gather_row_products": lambda: (
         ops.gather_row_products, real(4, 2, grad=False), INDEX, real(3, 2, grad=False), INDEX, 0,
     ),

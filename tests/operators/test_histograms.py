@@ -172,3 +172,77 @@ def test_histc_writes_into_out():
         with reprocuda.enabled(ops=ops):
             ns.histc(torch.tensor([0.0, 0.2, 1.0]), 2, 0, 1, out=out.zero_())
         assert out.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bins", [5, torch.tensor([0.0, 0.5, 0.75, 1.0])], ids=["count", "edges"])
+def test_histogram_writes_into_out(bins, weighted):
+    generator = torch.Generator().manual_seed(8)
+    x = torch.rand(30_000, generator=generator)
+    weight = make("wide", (30_000,), torch.float32, generator) if weighted else None
+    want = reprocuda.histogram(x, bins, weight=weight)
+    assert not torch.equal(want.hist, torch.histogram(x, bins, weight=weight).hist) or not weighted
+    for ns, ops in ((reprocuda, []), (torch, None)):
+        for size in (0, len(want.hist), 9):
+            out = torch.full((size,), NAN), torch.full((size,), NAN)
+            with reprocuda.enabled(ops=ops):
+                got = ns.histogram(x, bins, weight=weight, out=out)
+            assert got[0] is out[0] and got[1] is out[1]
+            assert_same_bits(out[0], want.hist)
+            assert_same_bits(out[1], want.bin_edges)
+        for wrong in ((torch.zeros(5).double(), torch.zeros(6)), (torch.zeros(5), torch.zeros(6).int())):
+            with reprocuda.enabled(ops=ops), pytest.raises(RuntimeError, match="should have the same dtype"):
+                ns.histogram(x, bins, weight=weight, out=wrong)
+
+
+COMPILED = {
+    "bincount": lambda x, index, w: reprocuda.bincount(index, w, 3),
+    "bincount, longer": lambda x, index, w: reprocuda.bincount(index, w, 20) * 2,
+    "histc": lambda x, index, w: reprocuda.histc(x, 5, 0, 1),
+    "histc of the data": lambda x, index, w: reprocuda.histc(x, 5),
+    "histc of integers": lambda x, index, w: reprocuda.histc(index, 4, 0, 5),
+    "histogram": lambda x, index, w: reprocuda.histogram(x, 4, range=(0.0, 1.0), weight=w),
+    "histogram by edges": lambda x, index, w: reprocuda.histogram(x, x[:3].sort().values, weight=w, density=True),
+    "histogramdd": lambda x, index, w: reprocuda.histogramdd(x.view(-1, 2), [2, 3], weight=w[::2]).hist,
+    "histogramdd by edges": lambda x, index, w: reprocuda.histogramdd(x.view(-1, 2), [x[:3].sort().values] * 2).hist,
+}
+
+
+@pytest.mark.parametrize("call", COMPILED.values(), ids=COMPILED)
+def test_compiled_code_calls_ours(call):
+    generator = torch.Generator().manual_seed(9)
+    x = torch.rand(3000, generator=generator)
+    index = torch.randint(0, 11, (3000,), generator=generator)
+    weight = make("wide", (3000,), torch.float32, generator)
+    graphs = []
+
+    def record(graph, _):
+        graphs.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    got = torch.compile(call, backend=record, fullgraph=True)(x, index, weight)
+    want = call(x, index, weight)
+    for ours, theirs in zip(*((r if isinstance(r, tuple) else (r,)) for r in (got, want)), strict=True):
+        assert_same_bits(ours, theirs)
+    targets = [str(node.target) for graph in graphs for node in graph.graph.nodes]
+    assert any(target.startswith("reprocuda.") for target in targets), targets
+    torch._dynamo.reset()
+    got = torch.compile(call, backend="aot_eager", fullgraph=True)(x, index, weight)
+    for ours, theirs in zip(*((r if isinstance(r, tuple) else (r,)) for r in (got, want)), strict=True):
+        assert_same_bits(ours, theirs)
+
+
+def test_compiled_code_meets_torchs_errors():
+    torch._dynamo.reset()
+    compiled = torch.compile(reprocuda.bincount, backend="aot_eager", fullgraph=True)
+    with pytest.raises(RuntimeError, match="non-negative"):
+        compiled(torch.tensor([-1, 2]), torch.ones(2))
+
+
+def test_integers_of_every_range():
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int64):
+        x = torch.tensor([0, 3, 5, 9, 100, 7, 7], dtype=dtype)
+        want = torch.histc(x.double(), 5, -3, 9).to(dtype)
+        assert_same_bits(both("histc", x, 5, -3, 9), want)
+        assert both("histc", x, 3).tolist() == [6, 0, 1]

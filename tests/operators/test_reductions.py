@@ -300,3 +300,12 @@ def test_sums_of_bools_are_or_however_many(members):
                 namespace.scatter_reduce(nothing, 0, index, true, "amax", include_self=False),
             ]
         assert [result.tolist() for result in sums] == [[True, False]] * len(sums)
+
+
+def test_the_gradient_of_a_mean_of_more_than_float32_can_count():
+    count = 2**24 + 1
+    src = torch.zeros(count, requires_grad=True)
+    index = torch.zeros(1, dtype=torch.int64).expand(count)
+    got = reprocuda.scatter_reduce(torch.zeros(1), 0, index, src, "mean", include_self=False)
+    (grad,) = torch.autograd.grad(got, src, torch.ones(1))
+    assert grad[0] == 2.0**-24 - 2.0**-48 and grad.unique().numel() == 1

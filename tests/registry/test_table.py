@@ -22,7 +22,9 @@ FORWARD = {
     "index_copy": lambda ns, x, src: ns.index_copy(x, 0, INDEX, src),
     "put": lambda ns, x, src: ns.put(x, PLACES, src),
     "index_fill": lambda ns, x, src: ns.index_fill(x, 0, INDEX, 1),
-    "scatter_reduce": lambda ns, x, src: ns.scatter_reduce(x, 0, SPELLED_OUT, src, "amax"),
+    "scatter_reduce": lambda ns, x, src: ns.scatter_reduce(
+        x, 0, SPELLED_OUT, src, "mean" if x.is_complex() else "amax"
+    ),
     "index_reduce": lambda ns, x, src: ns.index_reduce(x, 0, INDEX, src, "amax"),
     "bincount": lambda ns, x, src: ns.bincount(x[:, 0], torch.ones(3)),
     "histc": lambda ns, x, src: ns.histc(x, 2),
