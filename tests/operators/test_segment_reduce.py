@@ -1,7 +1,8 @@
 """torch.segment_reduce, called and replaced: against fractions, torch's gradients, threads, orders, refusals."""
 
 import math
-from itertools import pairwise
+from fractions import Fraction
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ def test_exact_and_rounded_once(reduce, dtype):
     for kind in KINDS * 2:
         for initial in (None, 0.0, 1.5):
             if reduce == "mean" and initial:
-                continue  # rounded twice
+                continue  # rounded three times: the test below
             for columns in (1, 5, 33):
                 data = make(kind, (20, columns), DTYPES[dtype], generator)
                 got = reprocuda.segment_reduce(data, reduce, lengths=LENGTHS, initial=initial)
@@ -46,6 +47,48 @@ def test_exact_and_rounded_once(reduce, dtype):
                     assert int(bits[segment, column]) == want, (kind, initial, values)
                 outputs += bits.size
     assert outputs > 2000
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_mean_with_an_initial_value(dtype):
+    """The exact sum, rounded to float64, divided, rounded: whatever the order and the number of threads."""
+    generator = torch.Generator().manual_seed(0)
+    for kind in ("normal", "small integers", "beside one", *(["wide"] if dtype != "float16" else [])):
+        data = make(kind, (20, 3), DTYPES[dtype], generator)
+        parts = torch.arange(20).split(LENGTHS.tolist())
+        order = torch.cat([part[torch.randperm(len(part), generator=generator)] for part in parts])
+        bounds = [0, *LENGTHS.cumsum(0).tolist()]
+        want = torch.full((6, 3), 1.5, dtype=torch.float64)
+        for (segment, (first, last)), column in product(enumerate(pairwise(bounds)), range(3)):
+            if last > first:
+                total = sum(map(Fraction, data[first:last, column].double().tolist())) + Fraction(1.5)
+                want[segment, column] = float(total) / (last - first)
+        for count, rows in ((1, data), (2, data[order])):
+            with threads(count):
+                got = reprocuda.segment_reduce(rows, "mean", lengths=LENGTHS, initial=1.5)
+            assert_same_bits(got, want.to(data.dtype), kind)
+
+
+NONE = torch.zeros(2, 0, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    "shape, keywords, want",
+    [
+        ((0, 6, 3), {"lengths": NONE.T, "axis": 1}, (0, 2, 3)),
+        ((0, 6, 3), {"offsets": torch.zeros(0, 3, dtype=torch.long), "axis": 1}, (0, 2, 3)),
+        ((2, 0, 3), {"lengths": NONE, "axis": 1}, (2, 0, 3)),
+        ((2, 4, 3), {"lengths": NONE, "axis": 1, "unsafe": True}, (2, 0, 3)),
+        ((3, 0), {"lengths": torch.tensor([1, 2])}, (2, 0)),
+        ((0, 2), {"lengths": torch.tensor([0, 0])}, (2, 2)),
+        ((4,), {"offsets": torch.tensor([2])}, (0,)),
+    ],
+)
+def test_nothing_at_all(shape, keywords, want):
+    for reduce, empty in EMPTY.items():
+        got = reprocuda.segment_reduce(torch.ones(shape), reduce, **keywords)
+        assert got.shape == want
+        torch.testing.assert_close(got, torch.full(want, empty), equal_nan=True, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)
