@@ -54,6 +54,8 @@ def problems(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[tuple[
             [index, src],
         )
     if dtype != torch.bool:
+        yield "cumsum, rows", lambda s: ops.cumsum(s, 0), [src]
+        yield "cumsum, columns", lambda s: ops.cumsum(s, 1), [src]
         yield "segment_sum", lambda i, s: ops.segment_sum(s, *ops.segment_plan(i, segments)), [index, src]
 
 

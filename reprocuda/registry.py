@@ -231,7 +231,7 @@ _OPERATORS = (
         "cumsum",
         ("torch.cumsum", "torch.Tensor.cumsum", "torch.Tensor.cumsum_"),
         kernels.CUMSUM,
-        notes="on the CPU. Every prefix is its own exact sum",
+        notes="every prefix is its own exact sum",
     ),
     Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
     *_torch_scatter("exact", EVERY, "scatter_sum", "scatter_add", "segment_sum_coo", "segment_add_coo"),

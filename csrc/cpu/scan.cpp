@@ -5,8 +5,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "../numerics/running_sum.h"
+#include "pair_sum.h"
 #include "parallel.h"
-#include "running_sum.h"
 #include "scan_kernel.h"
 #include "select_kernels.h"
 
@@ -121,9 +122,40 @@ class Runs {
 
   void finish_slice(int64_t start, const uint8_t* flags) const {
     if (!any_flag(flags, flag_bytes(length_))) return;
+    PairSum pairs[kMostParts];
+    if (finish_by_pairs(pairs, start, length_, flags)) return;
     Accumulator<T> sums[kMostParts];
     for (int part = 0; part < parts_; ++part) sums[part].view().clear();
     finish(sums, start, length_, flags);
+  }
+
+  // finish, where pairs of doubles hold all sums: almost as cheap as the filter, but for segments with a flag. If they do
+  // not, returns false and may have stored some.
+  bool finish_by_pairs(PairSum* sums, int64_t start, int64_t length, const uint8_t* flags) const {
+    if constexpr (std::is_same_v<T, double>) return false;  // whose filter they are
+    const RoundingScope environment(RoundingMode::kNearest);
+    for (int64_t bytes = flag_bytes(length); bytes > 0 && flags[bytes - 1] == 0; --bytes) length = (bytes - 1) * lanes_;
+    const int64_t segment = segment_size();
+    for (int64_t first = 0; first < length; first += segment) {
+      const int64_t size = std::min(segment, length - first);
+      const T* in = in_ + start + first;
+      const uint8_t* own = flags + first / lanes_;
+      if (!any_flag(own, flag_bytes(size))) {
+        kernels_.pairs(in, size, parts_, sums);
+      } else {
+        for (int64_t i = 0; i < size; ++i) {
+          PairSum& sum = sums[i % parts_];
+          sum.add(to_double(in[i]));
+          if ((own[i / lanes_] >> (i % lanes_) & 1) != 0 && !sum.round(out_ + start + first + i)) return false;
+        }
+      }
+      if (any_lost(sums)) return false;
+    }
+    return true;
+  }
+
+  bool any_lost(const PairSum* sums) const {
+    return std::any_of(sums, sums + parts_, [](const PairSum& sum) { return sum.lost != 0; });
   }
 
   // The flagged prefixes of `length` elements at `start`, continuing `sums`, one for each part.
@@ -172,10 +204,11 @@ class Runs {
 
   void finish_pieces(int64_t start, int64_t pieces, int64_t piece, const uint8_t* flags) const {
     const auto size_of = [&](int64_t p) { return p < pieces ? piece : length_ - pieces * piece; };
-    const auto has_flag = [&](int64_t p) { return any_flag(flags + p * piece / lanes_, flag_bytes(size_of(p))); };
+    const auto flags_of = [&](int64_t p) { return flags + p * piece / lanes_; };
+    const auto has_flag = [&](int64_t p) { return any_flag(flags_of(p), flag_bytes(size_of(p))); };
     int64_t last = pieces;
     while (last >= 0 && !has_flag(last)) --last;
-    if (last < 0) return;
+    if (last < 0 || finish_pieces_by_pairs(start, last, piece, size_of, flags_of)) return;
     // [last + 1, parts]: what precedes a piece
     std::vector<Accumulator<T>> sums(static_cast<size_t>((last + 1) * parts_));
     for (auto& sum : sums) sum.view().clear();
@@ -192,8 +225,36 @@ class Runs {
       sums[k].view().normalize();
     }
     run_tasks(workers_, last + 1, [&](int, int64_t p) {
-      if (has_flag(p)) finish(sums.data() + p * parts_, start + p * piece, size_of(p), flags + p * piece / lanes_);
+      if (has_flag(p)) finish(sums.data() + p * parts_, start + p * piece, size_of(p), flags_of(p));
     });
+  }
+
+  // Pieces up to the last with a flag, from the sums of those before them.
+  template <class SizeOf, class FlagsOf>
+  bool finish_pieces_by_pairs(int64_t start, int64_t last, int64_t piece, SizeOf&& size_of, FlagsOf&& flags_of) const {
+    if constexpr (std::is_same_v<T, double>) return false;
+    std::vector<PairSum> sums(static_cast<size_t>((last + 1) * parts_));  // what precedes a piece
+    std::atomic<bool> held{true};
+    const auto sums_of = [&](int64_t p) { return sums.data() + p * parts_; };
+    run_tasks(workers_, last, [&](int, int64_t p) {
+      if (!held.load(std::memory_order_relaxed)) return;
+      kernels_.pairs(in_ + start + p * piece, piece, parts_, sums_of(p + 1));
+      if (any_lost(sums_of(p + 1))) held.store(false, std::memory_order_relaxed);
+    });
+    {
+      const RoundingScope environment(RoundingMode::kNearest);
+      for (size_t k = static_cast<size_t>(parts_); k < sums.size(); ++k) sums[k].merge(sums[k - static_cast<size_t>(parts_)]);
+    }
+    run_tasks(workers_, last + 1, [&](int, int64_t p) {
+      if (!held.load(std::memory_order_relaxed) || any_lost(sums_of(p))) {
+        held.store(false, std::memory_order_relaxed);
+      } else if (any_flag(flags_of(p), flag_bytes(size_of(p)))) {
+        PairSum own[kMostParts];
+        std::copy_n(sums_of(p), parts_, own);
+        if (!finish_by_pairs(own, start + p * piece, size_of(p), flags_of(p))) held.store(false, std::memory_order_relaxed);
+      }
+    });
+    return held.load();
   }
 
   const T* in_;

@@ -1,20 +1,9 @@
-// Prefix sums along one dimension. Every prefix of floating-point data is its own exact sum, rounded once; integers wrap.
+// Prefix sums along one dimension.
 #pragma once
 
-#include "../problem.h"
+#include "../scan.h"
 
 namespace reprocuda::cpu {
-
-// out[o, i, k] = in[o, 0, k] + ... + in[o, i, k], both contiguous and apart. `inner` counts real components: a complex
-// dtype has two to an element.
-struct Scan {
-  Dtype dtype;  // any but bool
-  void* out;
-  const void* in;
-  int64_t outer;
-  int64_t length;
-  int64_t inner;
-};
 
 void scan(const Scan& problem);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernel_includes.h"
+#include "pair_sum.h"
 
 namespace reprocuda::cpu {
 
@@ -33,6 +34,8 @@ struct ScanKernels {
   void (*empty)(double* state);                       // of one part
   void (*merge)(double* state, const double* other);  // of one part
   void (*total)(const T* in, int64_t length, int parts, double* state);
+  // Adds a run to `sums`, one a part, as pairs of doubles, rounding to nearest. Not for float64.
+  void (*pairs)(const T* in, int64_t length, int parts, PairSum* sums);
   // At most `lanes` runs at once, all beginning with the same part. They continue `states`, behind a multiple of
   // lanes * parts, or are whole if it is null. Returns whether a flag is set: a byte of `flags` for every `lanes`
   // elements of a run, of whole ones only if it does.

@@ -7,6 +7,8 @@ namespace {
 inline constexpr int kLanes = 2;
 #include "lanes.inl"
 }  // namespace
+#include "scan_sums.inl"
+#include "scan_short.inl"
 #include "scan.inl"
 }  // namespace reprocuda::cpu::portable
 
@@ -18,6 +20,8 @@ namespace {
 inline constexpr int kLanes = 4;
 #include "lanes.inl"
 }  // namespace
+#include "scan_sums.inl"
+#include "scan_short.inl"
 #include "scan.inl"
 }  // namespace reprocuda::cpu::avx2
 #pragma GCC pop_options
@@ -29,6 +33,8 @@ namespace {
 inline constexpr int kLanes = 8;
 #include "lanes.inl"
 }  // namespace
+#include "scan_sums.inl"
+#include "scan_short.inl"
 #include "scan.inl"
 }  // namespace reprocuda::cpu::avx512
 #pragma GCC pop_options

@@ -14,6 +14,7 @@
 #include "../ops/index_put.h"
 #include "../ops/overwrite.h"
 #include "../ops/reduce.h"
+#include "../ops/scan.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
@@ -22,6 +23,7 @@
 #include "histogram.h"
 #include "linearize.h"
 #include "overwrite.h"
+#include "scan.h"
 
 namespace reprocuda {
 namespace {
@@ -114,6 +116,10 @@ struct CudaBackend {
     counts ? cuda::histogram_counts(problem, result, call.context()) : cuda::histogram_keys(problem, result, call.context());
   }
 
+  static void scan(Dtype dtype, const Tensor& in, const Tensor& out, int64_t outer, int64_t length, int64_t inner) {
+    cuda::scan({dtype, out.mutable_data_ptr(), in.const_data_ptr(), outer, length, inner}, DeviceCall(out).context());
+  }
+
   static void fingerprint(const FingerprintProblem& problem, int64_t* digest, const Tensor& x) {
     cuda::fingerprint(problem, digest, DeviceCall(x).context());
   }
@@ -155,6 +161,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_embedding<CudaBackend>(library);
   register_segment<CudaBackend>(library);
   register_histogram<CudaBackend>(library);
+  register_scan<CudaBackend>(library);
   register_fingerprint<CudaBackend>(library);
 }
 

@@ -66,7 +66,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Te
         IndexError: `dim` is out of range.
         RuntimeError: whatever else torch.cumsum raises.
 
-    Determinism: exact. Every prefix is its own exact sum, rounded once; on the CPU. Integers wrap.
+    Determinism: exact. Every prefix is its own exact sum, rounded once. Integers wrap.
 
     Cost: O(input). Prefixes that cancel almost entirely are summed a second time, in fixed point.
 

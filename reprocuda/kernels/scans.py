@@ -1,4 +1,4 @@
-"""What replaces aten's prefix sums, on the CPU."""
+"""What replaces aten's prefix sums."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import torch
 from .. import ops
 from ..overrides import Override, Slot
 from .support import ERRORS, writes_through
-
-_CPU = {"cpu": "CPU"}
 
 
 def _cumsum(slot: Slot) -> Callable:
@@ -64,7 +62,7 @@ def _sums_of_dtype(self, dim, *, dtype=None):
 
 
 CUMSUM = (
-    Override("cumsum", ops.cumsum, _cumsum, keys=_CPU),
-    Override("cumsum_", ops.cumsum_, _cumsum_, in_place=True, keys=_CPU),
-    Override("cumsum.out", ops.cumsum_out, _cumsum_out, repair=writes_through(_sums_of_dtype), keys=_CPU),
+    Override("cumsum", ops.cumsum, _cumsum),
+    Override("cumsum_", ops.cumsum_, _cumsum_, in_place=True),
+    Override("cumsum.out", ops.cumsum_out, _cumsum_out, repair=writes_through(_sums_of_dtype)),
 )

@@ -95,6 +95,7 @@ def test_no_kernel_is_left_out():
     elsewhere = {  # below, and in test_*_kernels.py
         "linearize_kernel", "fingerprint_blocks", "fingerprint_finish", "overwrite_claim", "overwrite_copy",
         "settle_products_kernel", "words_accumulate", "words_finish",
+        "scan_totals", "scan_filter", "scan_exact_totals", "scan_exact_starts", "scan_exact_prefixes",
         "extremum_claim", "extremum_positions", "extremum_finish", "find_bins", "count_points",
     }  # fmt: skip
     assert kernels_in_source() - elsewhere == set(SCENES)

@@ -69,6 +69,20 @@ def test_of_plain_writes_the_last_stands(dtype):
             assert torch.equal(call(x.cuda(), index.cuda(), elements.cuda(), source.cuda()).cpu(), want)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bfloat16, torch.float32, torch.complex128])
+@pytest.mark.parametrize("shape, dim", [((1_000_003,), 0), ((3, 70_001), 1), ((40_000, 11), 1), ((5_000, 130), 0)])
+def test_prefix_sums_have_the_bits_of_the_cpu(shape, dim, dtype):
+    torch.manual_seed(0)
+    x = torch.randn(shape) * torch.exp2(torch.randint(-60, 60, shape).double())
+    x = (x if dtype.is_floating_point or dtype.is_complex else x.clamp(-100, 100).abs()).to(dtype)
+    want = reprocuda.cumsum(x, dim, dtype=dtype)
+    on_device = x.cuda()
+    with no_synchronisation():
+        results = [reprocuda.cumsum(on_device, dim, dtype=dtype) for _ in range(3)]
+    for result in results:
+        assert_same_bits(result.cpu(), want)
+
+
 def test_torch_itself_is_replaced_on_the_device():
     results = []
     for device in ("cpu", "cuda"):
@@ -92,6 +106,7 @@ def test_nothing_waits_for_the_device():
         reprocuda.index_add(target, 0, plan, source)
         reprocuda.scatter_add(target, 0, index[:, None].expand(-1, FEATURES), source)
         reprocuda.segment_sum(source, plan)
+        reprocuda.cumsum(source, 0)
         reprocuda.SegmentPlan.from_index(index, SEGMENTS)
 
 

@@ -26,6 +26,7 @@ PYBIND11_MODULE(reprocuda_emulation, module) {
   bind_checks(module);
   bind_accumulation(module);
   bind_extrema(module);
+  bind_scans(module);
 }
 
 }  // namespace reprocuda::testing

@@ -11,5 +11,6 @@ namespace py = pybind11;
 void bind_checks(py::module_& module);       // the emulator's own tests: emulation_checks.cpp
 void bind_accumulation(py::module_& module); // the CUDA backend: emulation_problems.cpp
 void bind_extrema(py::module_& module);      // emulation_extrema.cpp
+void bind_scans(py::module_& module);        // emulation_scans.cpp
 
 }  // namespace reprocuda::testing

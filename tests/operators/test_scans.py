@@ -143,6 +143,45 @@ def test_a_few_hard_prefixes_in_a_long_slice(dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize(
+    "outer, length, parts", [(1, 70001, 1), (1, 40001, 2), (1, 30001, 3), (20, 1500, 1), (20, 1500, 2)]
+)
+def test_prefixes_that_a_pair_of_doubles_holds(dtype, outer, length, parts):
+    """Too far apart for the filter of 16- and 32-bit floats, in the middle of numbers that are not."""
+    x = torch.randn(outer * parts, length, generator=torch.Generator().manual_seed(5)).to(dtype)
+    far = min(2.0**60, torch.finfo(dtype).max / 4)
+    x[:, length // 2] = far
+    x[:, length // 2 + 700] = -far
+    x[1::3, -20] = far
+    spread = x.view(outer, parts, length).transpose(1, 2).contiguous()
+    expected = oracle(x).view(outer, parts, length).transpose(1, 2)
+    assert torch.equal(bits(reprocuda.cumsum(spread, 1)), bits(expected))
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("length", range(1, 10))
+def test_short_slices(dtype, length):
+    """Whole groups of them and a rest, easy ones, hard ones and zeros of sign - among others."""
+    for rows in (8, 21, 400):
+        plain = torch.randn(rows, length, generator=torch.Generator().manual_seed(length)).to(dtype)
+        hard = adversarial(dtype, rows, length)
+        mixed = torch.where(torch.arange(rows)[:, None] % 16 < 12, plain, hard)
+        for x in (plain, hard, mixed):
+            assert torch.equal(bits(reprocuda.cumsum(x, 1)), bits(oracle(x)))
+            pairs = x.t().repeat(2, 1).view(2, length, rows).permute(2, 1, 0).contiguous()
+            assert torch.equal(bits(reprocuda.cumsum(pairs, 1)[..., 1]), bits(oracle(x)))
+        zeros = torch.full((rows, length), -0.0, dtype=dtype)
+        zeros[3, length // 2] = 0.0
+        expected = zeros.clone()
+        expected[3, length // 2 :] = 0.0
+        assert torch.equal(bits(reprocuda.cumsum(zeros, 1)), bits(expected))
+        zeros[5, 0] = math.inf
+        zeros[6, -1] = -math.inf
+        expected[5], expected[6, -1] = math.inf, -math.inf
+        assert torch.equal(bits(reprocuda.cumsum(zeros, 1)), bits(expected))
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
 @pytest.mark.parametrize("parts", [1, 2, 5, 20])
 def test_special_values_anywhere_in_a_long_slice(dtype, parts):
     """Small integers, whose prefixes are exact, with zeros of sign - before and an infinity and a NaN among them."""
@@ -178,6 +217,7 @@ def test_subnormal_numbers_are_kept_whatever_the_caller_flushes(dtype, shape):
     finally:
         torch.set_flush_denormal(False)
     assert torch.equal(bits(result.movedim(dim, -1)), bits(expected.expand_as(result.movedim(dim, -1))))
+
 
 @pytest.mark.parametrize("dtype", FLOATING)
 def test_special_values(dtype):

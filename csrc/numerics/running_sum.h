@@ -1,25 +1,22 @@
-// A superaccumulator (numerics/exact_sum.h) that is rounded after almost every addition, as prefix sums are.
+// A superaccumulator (exact_sum.h) that is rounded after almost every addition, as prefix sums are.
 //
 // Its limbs are always normalised: an addition carries at once, which seldom goes further than a limb, and rounding looks
 // at the three leading limbs and for one below them that is not zero. Guarantee: the exact sum rounded once. Cost: about
 // 15 ns for both; more where sums of different size or sign follow each other.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
+#include "exact_sum.h"
 
-#include "../numerics/exact_sum.h"
-
-namespace reprocuda::cpu {
+namespace reprocuda {
 
 template <class Format>
 class RunningSum {
  public:
-  explicit RunningSum(const ExactSum<Format>& normalized) : flags_(*normalized.flags) {
+  explicit REPROCUDA_HD RunningSum(const ExactSum<Format>& normalized) : flags_(*normalized.flags) {
     for (int k = 0; k < kLimbs; ++k) limbs_[k] = normalized.limbs[k * normalized.stride];
   }
 
-  void add(double x) {
+  REPROCUDA_HD void add(double x) {
     int limb = -1;
     int64_t carry = 0;
     const auto put = [&](int at, int64_t amount) {
@@ -32,11 +29,11 @@ class RunningSum {
     };
     flags_ |= split_term<Format>(x, put);
     for (int at = limb + 1; carry != 0 && at < kLimbs; ++at) put(at, 0);
-    highest_ = std::max(highest_, limb);
+    if (highest_ < limb) highest_ = limb;
   }
 
   template <class T>
-  T round() {
+  REPROCUDA_HD T round() {
     if ((flags_ & kSawNaN) || (flags_ & kInfinities) == kInfinities) return canonical_nan<T>();
     if (flags_ & kInfinities) return infinity<T>((flags_ & kSawNegInf) != 0);
     const bool negative = limbs_[kLimbs - 1] < 0;
@@ -44,7 +41,7 @@ class RunningSum {
       return k + 1 == kLimbs ? limbs_[k] == (negative ? -1 : 0) : limbs_[k] == (negative ? 0xffffffff : 0);
     };
     while (highest_ > kWindow - 1 && repeats_sign(highest_)) --highest_;
-    const int top = std::max(highest_, kWindow - 1);
+    const int top = highest_ < kWindow - 1 ? kWindow - 1 : highest_;
     int below = top - kWindow;
     while (below >= 0 && limbs_[below] == 0) --below;
     const bool sticky = below >= 0;
@@ -71,4 +68,4 @@ class RunningSum {
   int highest_ = kLimbs - 1;  // limbs above it repeat the sign
 };
 
-}  // namespace reprocuda::cpu
+}  // namespace reprocuda
