@@ -31,6 +31,16 @@ inline void walk_batches(const RowsJob<T, Position>& job, const RowsRange& range
   if (begins(segment)) sum_part(g.offsets[segment], range.end, segment, range.tail);
 }
 
+// The last step of a batch of other reductions than plain sums. Where `self` is no contribution, untouched targets are final
+// already: they keep what is in `out`.
+template <class Family, class T, class Position>
+int64_t finish_batch(const RowsJob<T, Position>& job, const RowsScratch& scratch, int64_t base, int64_t count) {
+  T* const out = job.out + base;
+  const T* const self = !job.include_self ? out : job.self == nullptr ? nullptr : job.self + base;
+  const FinishJob<T> finish{scratch.state, 1, 0, self, job.include_self, out, 1, job.first_stage};
+  return finish_reduced_cells<Family, T>(finish, 0, count, scratch.flagged);
+}
+
 template <class T, class Position>
 class SingleColumnSums {
  public:
@@ -54,6 +64,23 @@ class SingleColumnSums {
                                     job_.out + base, 1, job_.first_stage};
           return finish_single_column(finish, 0, count, scratch_.flagged);
         });
+  }
+
+  // The same for means: a cell of the sum, and the number of its rows behind it.
+  void average_batches(const RowsRange& range) {
+    using Cell = CellOf<Averaging, T>;
+    static_assert(Cell::kStates == kStateDoubles<T> + 1);
+    walk_batches(
+        job_, range, scratch_, Cell::kStates,
+        [&](int64_t first, int64_t last, int64_t segment, double* part) { sum_part(first, last, segment, part); },
+        [&](double* cell, int64_t segment) {
+          const int64_t first = job_.grouping.offsets[segment];
+          const int64_t last = segment == job_.ignored_target ? first : int64_t{job_.grouping.offsets[segment + 1]};
+          clear_cells<T>(cell, kStateDoubles<T>);
+          add_rows_to_cell(cell, first, last);
+          cell[kStateDoubles<T>] = static_cast<double>(last - first);
+        },
+        [&](int64_t base, int64_t count) { return finish_batch<Averaging>(job_, scratch_, base, count); });
   }
 
   // Targets may lie far apart.
@@ -227,16 +254,9 @@ class SingleColumnCells {
         cell.merge(other);
       }
     }
+    if constexpr (std::is_same_v<CellOf<Family, T>, ProductIntervalLanes<T, 1>>) next = multiply_plain(cell, job.src, next, last);
     for (; next < last; ++next) cell.add(load_lanes<1>(job.src + next));
     cell.store_state(to);
-  }
-
-  // Where `self` is no contribution, untouched targets are final already: they keep what is in `out`.
-  static int64_t finish(const RowsJob<T, Position>& job, const RowsScratch& scratch, int64_t base, int64_t count) {
-    T* const out = job.out + base;
-    const T* const self = !job.include_self ? out : job.self == nullptr ? nullptr : job.self + base;
-    const FinishJob<T> finish{scratch.state, 1, 0, self, job.include_self, out, 1, job.first_stage};
-    return finish_reduced_cells<Family, T>(finish, 0, count, scratch.flagged);
   }
 
   template <class Sums>
@@ -245,6 +265,27 @@ class SingleColumnCells {
         job, range, scratch, kStates,
         [&](int64_t first, int64_t last, int64_t segment, double* part) { sums.sum_part(first, last, segment, part); },
         [&](double* cell, int64_t segment) { fill(job, cell, segment); },
-        [&](int64_t base, int64_t count) { return finish(job, scratch, base, count); });
+        [&](int64_t base, int64_t count) { return finish_batch<Family>(job, scratch, base, count); });
+  }
+
+ private:
+  // In scalars, as far as nothing has to be rescaled.
+  static int64_t multiply_plain(ProductIntervalLanes<T, 1>& cell, const T* src, int64_t next, int64_t last) {
+    double high = cell.high[0];
+    double negated_low = cell.negated_low[0];
+    int64_t tail = cell.tail[0];
+    for (; next < last; ++next) {
+      const double x = to_double(src[next]);
+      const double size = __builtin_fabs(x);
+      const double top = high * size;
+      if (!(top < ProductTail::kLimit && top >= 1.0 / ProductTail::kLimit)) break;
+      high = top;
+      negated_low = negated_low * size;
+      tail = (tail ^ static_cast<int64_t>(bits_of(x) >> 63)) | ProductTail::kTouched;
+    }
+    cell.high = Doubles<1>{high};
+    cell.negated_low = Doubles<1>{negated_low};
+    cell.tail = Ints<1>{tail};
+    return next;
   }
 };
