@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from . import ops
 from .autograd import below_autograd, needs_autograd
+from .extremum import spread, taken
 
 SUM, MEAN, MAX = range(3)
 MODES = {"sum": SUM, "mean": MEAN, "max": MAX}
@@ -69,11 +70,36 @@ def boundaries(indices: Tensor, offsets: Tensor, include_last_offset: bool) -> T
     return bounds
 
 
-def make_bags(indices: Tensor, offsets: Tensor, include_last_offset: bool, padding_idx: int) -> Bags:
+def check_indices(indices: Tensor, num_rows: int) -> None:
+    """For what is not handed on as it is: the compiled operators look at what they are given."""
+    outside = (indices < 0) | (indices >= num_rows)
+    if outside.any():
+        position = int(outside.nonzero()[0])
+        raise RuntimeError(
+            f"embedding_bag(): index {int(indices[position])} is out of bounds for a table of {num_rows} rows, at "
+            f"position {position}"
+        )
+
+
+def unchecked_bags(indices: Tensor, offsets: Tensor, include_last_offset: bool) -> Bags:
+    """Bags without padding, for the compiled operators alone, which look at offsets themselves."""
+    bounds = offsets.long()
+    if not include_last_offset:
+        bounds = torch.cat([bounds, bounds.new_full((1,), indices.shape[0])])
+    return Bags(indices.long(), bounds, None)
+
+
+def make_bags(
+    indices: Tensor, offsets: Tensor, include_last_offset: bool, padding_idx: int, num_rows: int
+) -> Bags:
+    if offsets.shape[0] == 0 and not include_last_offset:  # no bag takes them in
+        kept = torch.zeros_like(indices, dtype=torch.bool)
+        return Bags(indices[:0].long(), offsets.new_zeros(1, dtype=torch.long), kept)
     bounds = boundaries(indices, offsets, include_last_offset)
     rows = indices.long()
     if padding_idx < 0:
         return Bags(rows, bounds, None)
+    check_indices(indices, num_rows)
     kept = rows != padding_idx
     before = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
     if before[-1] == rows.shape[0]:
@@ -82,17 +108,28 @@ def make_bags(indices: Tensor, offsets: Tensor, include_last_offset: bool, paddi
 
 
 def gather_sum(
-    table: Tensor, weights: Tensor | None, rows: Tensor, to: Tensor, bounds: Tensor | None, num_targets: int, mean: bool
+    table: Tensor,
+    weights: Tensor | None,
+    rows: Tensor,
+    to: Tensor | None,
+    bounds: Tensor | None,
+    num_targets: int,
+    mean: bool,
 ) -> Tensor:
     """[num_targets, features]: the sum or mean of weights[p] * table[rows[p]] over all p with to[p] == target.
 
-    `bounds` says where the targets begin if `to`, which is not read then, is sorted.
+    `bounds` says where the targets begin if `to`, which is not read then and may be None, is sorted.
     """
-    wide = None if weights is None else weights.double()
+    factors = exact_factors(table, weights)
     if bounds is not None:
-        return ops.gather_segment_sum(table, rows, bounds, wide, mean)
+        return ops.gather_segment_sum(table, rows, bounds, factors, mean)
     order, bounds = ops.segment_plan(to, num_targets)
-    return ops.gather_segment_sum(table, rows[order], bounds, None if wide is None else wide[order], mean)
+    return ops.gather_segment_sum(table, rows[order], bounds, None if factors is None else factors[order], mean)
+
+
+def exact_factors(table: Tensor, weights: Tensor | None) -> Tensor | None:
+    """The weights in a dtype that the compiled operator reads, which holds them."""
+    return weights if weights is None or weights.dtype == table.dtype else weights.double()
 
 
 def divided_by_size(weights: Tensor | None, counts: Tensor, to: Tensor, dtype: torch.dtype) -> Tensor:
@@ -203,6 +240,31 @@ def row_products(left: Tensor, left_rows: Tensor, right: Tensor, right_rows: Ten
     return RowProducts.forward(left, left_rows, right, right_rows)
 
 
+class Largest(torch.autograd.Function):
+    """The largest of every bag, and its row. All of the gradient goes there; an empty bag's goes nowhere."""
+
+    @staticmethod
+    def forward(table, rows, bounds):
+        with below_autograd():
+            values, argmax = ops.gather_segment_max(table, rows, bounds)
+        return values, argmax.masked_fill_((bounds.diff() == 0).unsqueeze(1), table.shape[0])
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.num_rows = inputs[0].shape[0]
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+        ctx.save_for_forward(output[1])
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        return spread(grad, ctx.saved_tensors[0], 0, ctx.num_rows), None, None
+
+    @staticmethod
+    def jvp(ctx, tangent, *_):
+        return taken(tangent, ctx.saved_tensors[0], 0), None
+
+
 class SparseRows(torch.autograd.Function):
     """Some rows of a table, each once. Their gradient is a sparse tensor of just these rows, coalesced."""
 
@@ -258,8 +320,31 @@ def reduce(weight: Tensor, bags: Bags, mode: int, weights: Tensor | None) -> tup
     """Every bag's sum, mean or maximum, and of the latter its rows, column by column."""
     if mode == MAX:
         return ops.gather_segment_max(weight, bags.rows, bags.bounds)
-    factors = None if weights is None else bags.select(weights).double()
+    factors = exact_factors(weight, None if weights is None else bags.select(weights))
     return ops.gather_segment_sum(weight, bags.rows, bags.bounds, factors, mode == MEAN), None
+
+
+def table_gradient(
+    grad: Tensor,
+    rows: Tensor,
+    numbers: Tensor,
+    sizes: Tensor,
+    mode: int,
+    weights: Tensor | None,
+    num_rows: int,
+    by_count: bool,
+) -> Tensor:
+    """[num_rows, features]: what sums and means send to the table's rows, each divided by how often it was read if
+    `by_count`: that is the mean over the bags which read it.
+
+    Args:
+        grad: [num_bags, features].
+        rows, numbers: [n] int64, of everything read its row and its bag.
+        sizes: [num_bags], how many rows each bag has.
+        weights: [n] or None.
+    """
+    factors = divided_by_size(weights, sizes, numbers, grad.dtype) if mode == MEAN else weights
+    return gather_sum(grad, factors, numbers, rows, None, num_rows, mean=by_count)
 
 
 def spread_maximum(grad: Tensor, argmax: Tensor, sizes: Tensor, num_rows: int) -> Tensor:
@@ -269,37 +354,3 @@ def spread_maximum(grad: Tensor, argmax: Tensor, sizes: Tensor, num_rows: int) -
         grad, argmax = grad[full], argmax[full]
     zeros = grad.new_zeros(num_rows, grad.shape[1])
     return ops.scatter_reduce(zeros, 0, argmax.long(), grad, "sum", False)
-
-
-def _forward(
-    weight, indices, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx
-) -> tuple[Tensor, Tensor]:
-    bags = make_bags(indices, offsets, include_last_offset, padding_idx)
-    values, argmax = reduce(weight, bags, mode, per_sample_weights)
-    return values, indices.new_empty(0, dtype=torch.long) if argmax is None else argmax
-
-
-def _backward(
-    grad, argmax, weight, indices, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset,
-    padding_idx,
-) -> tuple[Tensor, Tensor]:
-    """The gradients of the table and of the weights; of these an empty one if there are none."""
-    bags = make_bags(indices, offsets, include_last_offset, padding_idx)
-    none = grad.new_empty(0)
-    if mode == MAX:
-        return spread_maximum(grad, argmax, bags.sizes, weight.shape[0]), none
-    to = bags.numbers
-    factors = None if per_sample_weights is None else bags.select(per_sample_weights)
-    if mode == MEAN:
-        factors = divided_by_size(factors, bags.sizes, to, grad.dtype)
-    table_grad = gather_sum(grad, factors, to, bags.rows, None, weight.shape[0], scale_grad_by_freq)
-    if per_sample_weights is None:
-        return table_grad, none
-    products = ops.gather_row_products(grad, to, weight, bags.rows)
-    if bags.kept is None:
-        return table_grad, products
-    return table_grad, torch.zeros_like(per_sample_weights).masked_scatter(bags.kept, products)
-
-
-ops.fragment.impl("embedding_bag", _forward, "CompositeExplicitAutograd")
-ops.fragment.impl("embedding_bag_backward", _backward, "CompositeExplicitAutograd")

@@ -305,6 +305,7 @@ bool has_outputs(const Accumulation& problem) { return problem.outer > 0 && prob
 
 void set_forced_algorithm(Algorithm algorithm) { forced_algorithm.store(algorithm); }
 void set_first_stage(FirstStage stage) { first_stage.store(stage); }
+FirstStage forced_first_stage() { return first_stage.load(); }
 
 int64_t accumulate(const Accumulation& problem) {
   if (problem.num_rows == 0 || !has_outputs(problem)) {

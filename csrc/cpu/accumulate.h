@@ -40,5 +40,6 @@ int64_t first_out_of_range(const void* index, bool index_is_int64, int64_t count
 // the stage that was set.
 void set_forced_algorithm(Algorithm algorithm);
 void set_first_stage(FirstStage stage);
+FirstStage forced_first_stage();
 
 }  // namespace reprocuda::cpu

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "../numerics/double_double.h"
 #include "../numerics/exact_sum.h"
 #include "../numerics/half.h"
 #include "../numerics/interval.h"
+#include "extremum_kernel.h"
 #include "parallel.h"
 #include "workspace.h"
 
 namespace reprocuda::cpu {
 namespace {
 
-constexpr int64_t kTileColumns = 64;
 constexpr int64_t kElementsPerWorker = 1 << 15;
 constexpr int64_t kBlocksPerWorker = 8;
 
@@ -29,60 +28,24 @@ void with_element(Dtype dtype, Function&& function) {
   }
 }
 
-template <int kBytes>
-using SignedOf = std::conditional_t<kBytes == 2, int16_t, std::conditional_t<kBytes == 4, int32_t, int64_t>>;
-
-// Integers in whose order floating-point numbers stand, all NaN equal and on top.
-template <class T>
-struct Order {
-  using Key = SignedOf<sizeof(T)>;
-  static constexpr Key kTop = std::numeric_limits<Key>::max();
-  static constexpr Key kInfinity = static_cast<Key>(FloatFormat<T>::kInfinity);
-
-  static Key key(Key bits) {
-    const Key magnitude = bits & kTop;
-    const Key ordered = bits < 0 ? static_cast<Key>(bits ^ kTop) : bits;
-    return magnitude > kInfinity ? kTop : ordered;
-  }
-  static Key bits(Key key) {
-    if (key == kTop) return static_cast<Key>(FloatFormat<T>::kQuietNaN);
-    return key < 0 ? static_cast<Key>(key ^ kTop) : key;
-  }
-};
-
 // One bag, one tile of columns.
-template <class T>
+template <class Order>
 void bag_tile_maximum(const BagMaximum& problem, int64_t bag, int64_t column, int64_t columns) {
-  using Key = typename Order<T>::Key;
-  const Key* const table = static_cast<const Key*>(problem.table) + column;
-  Key* const out = static_cast<Key*>(problem.out) + bag * problem.features + column;
+  using Bits = typename Order::Bits;
+  using Segment = ExtremumSegment<Order, int64_t>;
+  Bits* const out = static_cast<Bits*>(problem.out) + bag * problem.features + column;
   int64_t* const argmax = problem.argmax + bag * problem.features + column;
   const int64_t first = problem.offsets[bag];
-  const int64_t last = problem.offsets[bag + 1];
-  if (first == last) {
-    std::memset(out, 0, columns * sizeof(Key));
+  const int64_t count = problem.offsets[bag + 1] - first;
+  if (count == 0) {
+    std::memset(out, 0, columns * sizeof(Bits));
     std::memset(argmax, 0, columns * sizeof(int64_t));
     return;
   }
-  Key best[kTileColumns];
-  int64_t at[kTileColumns];
-  for (int64_t c = 0; c < columns; ++c) {
-    best[c] = Order<T>::key(table[problem.rows[first] * problem.features + c]);
-    at[c] = problem.rows[first];
-  }
-  for (int64_t position = first + 1; position < last; ++position) {
-    const int64_t row = problem.rows[position];
-    const Key* const source = table + row * problem.features;
-    if (position + 8 < last) __builtin_prefetch(table + problem.rows[position + 8] * problem.features);
-    for (int64_t c = 0; c < columns; ++c) {
-      const Key key = Order<T>::key(source[c]);
-      const bool larger = key > best[c];
-      at[c] = larger ? row : at[c];
-      best[c] = larger ? key : best[c];
-    }
-  }
-  for (int64_t c = 0; c < columns; ++c) out[c] = Order<T>::bits(best[c]);
-  std::memcpy(argmax, at, columns * sizeof(int64_t));
+  typename Segment::Key best[kExtremumColumns];
+  best_of_rows(Segment{static_cast<const Bits*>(problem.table) + column, problem.features, columns, problem.rows + first, 0,
+                       count, true, best, argmax});
+  for (int64_t c = 0; c < columns; ++c) out[c] = Order::bits(static_cast<typename Order::Key>(best[c]), true);
 }
 
 template <class T>
@@ -163,15 +126,16 @@ void bag_maximum(const BagMaximum& problem) {
   if (problem.num_bags == 0 || problem.features == 0) return;
   prefer_huge_pages(problem.out, problem.num_bags * problem.features * element_size(problem.dtype));
   prefer_huge_pages(problem.argmax, problem.num_bags * problem.features * sizeof(int64_t));
-  const int64_t tiles = (problem.features + kTileColumns - 1) / kTileColumns;
-  const int workers = workers_for((problem.offsets[problem.num_bags] + problem.num_bags) * problem.features, kElementsPerWorker);
+  const int64_t tiles = (problem.features + kExtremumColumns - 1) / kExtremumColumns;
+  const int workers = workers_for((problem.num_rows + problem.num_bags) * problem.features, kElementsPerWorker);
   const int64_t blocks = std::min(problem.num_bags, workers * kBlocksPerWorker);
-  with_element(problem.dtype, [&](auto element) {
+  with_order(problem.dtype, [&](auto order) {
     run_tasks(workers, blocks * tiles, [&](int, int64_t task) {
-      const int64_t column = task % tiles * kTileColumns;
+      const int64_t column = task % tiles * kExtremumColumns;
+      const int64_t columns = std::min(kExtremumColumns, problem.features - column);
       const int64_t end = part_begin(problem.num_bags, blocks, task / tiles + 1);
       for (int64_t bag = part_begin(problem.num_bags, blocks, task / tiles); bag < end; ++bag) {
-        bag_tile_maximum<decltype(element)>(problem, bag, column, std::min(kTileColumns, problem.features - column));
+        bag_tile_maximum<decltype(order)>(problem, bag, column, columns);
       }
     });
   });

@@ -70,17 +70,6 @@ struct WideCells {
   int64_t row(int64_t i) const { return rows[i]; }
 };
 
-template <class Order, class Position>
-void best_of_rows(const ExtremumSegment<Order, Position>& segment) {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::best_of_rows(segment);
-    case Isa::kAvx2: return avx2::best_of_rows(segment);
-#endif
-    default: return portable::best_of_rows(segment);
-  }
-}
-
 struct Range {
   int64_t begin;
   int64_t end;

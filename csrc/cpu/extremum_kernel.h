@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "../numerics/ordered.h"
+#include "isa.h"
 #include "plan.h"
 
 namespace reprocuda::cpu {
@@ -38,6 +39,18 @@ void best_of_rows(const ExtremumSegment<Order, Position>& segment);
 namespace avx512 {
 template <class Order, class Position>
 void best_of_rows(const ExtremumSegment<Order, Position>& segment);
+}
+
+// By the instruction set in use.
+template <class Order, class Position>
+inline void best_of_rows(const ExtremumSegment<Order, Position>& segment) {
+  switch (selected_isa()) {
+#if defined(__x86_64__)
+    case Isa::kAvx512: return avx512::best_of_rows(segment);
+    case Isa::kAvx2: return avx2::best_of_rows(segment);
+#endif
+    default: return portable::best_of_rows(segment);
+  }
 }
 
 }  // namespace reprocuda::cpu

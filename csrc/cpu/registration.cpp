@@ -86,38 +86,9 @@ struct CpuBackend {
     digest[1] = static_cast<int64_t>(result.lane[1]);
   }
 
-  static void accumulate_weighted(const Accumulation& problem, const double* weights, const Tensor&) {
-    cpu::accumulate_weighted(problem, weights);
-  }
-
-  static void bag_maximum(Dtype dtype, const Tensor& values, const Tensor& argmax, const Tensor& table, const Tensor& rows,
-                          const Tensor& offsets) {
-    cpu::BagMaximum problem;
-    problem.dtype = dtype;
-    problem.out = values.mutable_data_ptr();
-    problem.argmax = static_cast<int64_t*>(argmax.mutable_data_ptr());
-    problem.table = table.const_data_ptr();
-    problem.rows = static_cast<const int64_t*>(rows.const_data_ptr());
-    problem.offsets = static_cast<const int64_t*>(offsets.const_data_ptr());
-    problem.num_bags = values.size(0);
-    problem.features = values.size(1);
-    cpu::bag_maximum(problem);
-  }
-
-  static void row_products(Dtype dtype, const Tensor& out, const Tensor& left, const Tensor& left_rows, const Tensor& right,
-                           const Tensor& right_rows, int64_t ignored) {
-    cpu::RowProducts problem;
-    problem.dtype = dtype;
-    problem.out = out.mutable_data_ptr();
-    problem.left = left.const_data_ptr();
-    problem.left_rows = static_cast<const int64_t*>(left_rows.const_data_ptr());
-    problem.right = right.const_data_ptr();
-    problem.right_rows = static_cast<const int64_t*>(right_rows.const_data_ptr());
-    problem.ignored = ignored;
-    problem.num_products = out.numel();
-    problem.features = left.size(1);
-    cpu::row_products(problem);
-  }
+  static void bag_sum(const BagSum& problem, const Tensor&) { cpu::bag_sum(problem); }
+  static void bag_maximum(const BagMaximum& problem, const Tensor&) { cpu::bag_maximum(problem); }
+  static void row_products(const RowProducts& problem, const Tensor&) { cpu::row_products(problem); }
 
   static void histogram(const Histogram& problem, const Tensor& out, bool counts) {
     int64_t* const result = static_cast<int64_t*>(out.mutable_data_ptr());

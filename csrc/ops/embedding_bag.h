@@ -2,15 +2,19 @@
 // derivatives are the same sums with rows and bags exchanged, and products of row by row.
 #pragma once
 
+#include "../bags.h"
 #include "segment.h"
 
 namespace reprocuda {
 
 inline constexpr const char* kEmbeddingBagSchemas[] = {
-    "gather_segment_sum(Tensor table, Tensor rows, Tensor offsets, Tensor? weights, bool mean, SymInt ignored=-1) -> Tensor",
+    "gather_segment_sum(Tensor table, Tensor rows, Tensor offsets, Tensor? weights, bool mean) -> Tensor",
     "gather_segment_max(Tensor table, Tensor rows, Tensor offsets) -> (Tensor values, Tensor argmax)",
     "gather_row_products(Tensor left, Tensor left_rows, Tensor right, Tensor right_rows, SymInt ignored=-1) -> Tensor",
 };
+
+// All three serve embedding_bag, whose name is the one that the user knows.
+inline constexpr const char* kEmbeddingBag = "embedding_bag";
 
 inline ElementType require_table(const Tensor& table, const char* op) {
   const ElementType type = require_element_type(table, op);
@@ -33,59 +37,73 @@ Tensor require_rows(const Tensor& rows, const Tensor& table, const char* op) {
   return dense;
 }
 
+// What bags name, and the memory of it.
+struct OwnedBags {
+  Tensor table;
+  Tensor rows;
+  Tensor offsets;
+
+  void describe(BagRows& bags) const {
+    bags.table = table.const_data_ptr();
+    bags.num_table_rows = table.size(0);
+    bags.features = table.size(1);
+    bags.rows = static_cast<const int64_t*>(rows.const_data_ptr());
+    bags.num_rows = rows.numel();
+    bags.offsets = static_cast<const int64_t*>(offsets.const_data_ptr());
+    bags.num_bags = offsets.numel() - 1;
+  }
+};
+
 template <class Backend>
-Tensor require_offsets(const Tensor& offsets, const Tensor& rows, const char* op) {
-  check<std::runtime_error>(offsets.scalar_type() == ScalarType::Long && offsets.dim() == 1 && offsets.numel() >= 1, op,
-                            "(): offsets must be an int64 vector, one longer than there are segments");
-  const Tensor dense = as_contiguous(offsets);
-  Backend::check_plan(nullptr, dense, rows.numel(), op);
-  return dense;
+OwnedBags require_bags(const Tensor& table, const Tensor& rows, const Tensor& offsets, const char* op) {
+  require_table(table, op);
+  check<Irregular>(offsets.scalar_type() == ScalarType::Long && offsets.dim() == 1 && offsets.numel() >= 1 &&
+                       same_device(offsets, table),
+                   op, "(): offsets must be an int64 vector, one longer than there are bags");
+  const Tensor bounds = as_contiguous(offsets);
+  Backend::check_plan(nullptr, bounds, rows.numel(), op);
+  return {as_contiguous(table), require_rows<Backend>(rows, table, op), bounds};
 }
 
-// out[s] = the sum, or mean, of weights[p] * table[rows[p]] over offsets[s] <= p < offsets[s + 1]; zeros for `ignored`.
+// out[s] = the sum, or mean, of weights[p] * table[rows[p]] over offsets[s] <= p < offsets[s + 1].
 template <class Backend>
 Tensor gather_segment_sum(const Tensor& table, const Tensor& rows, const Tensor& offsets, const std::optional<Tensor>& weights,
-                          bool mean, int64_t ignored) {
-  constexpr const char* op = "gather_segment_sum";
-  const ElementType type = require_table(table, op);
-  const Tensor source = as_contiguous(table);
-  const Tensor keys = require_rows<Backend>(rows, table, op);
-  const Tensor bounds = require_offsets<Backend>(offsets, keys, op);
-  const int64_t num_segments = bounds.numel() - 1;
-  Tensor out = new_tensor({num_segments, table.size(1)}, table.scalar_type(), table);
-  Plan plan;
-  plan.permutation = static_cast<const int64_t*>(keys.const_data_ptr());
-  plan.offsets = static_cast<const int64_t*>(bounds.const_data_ptr());
-  Accumulation problem = make_accumulation(type);
-  set_shape(problem, {1, num_segments, table.size(1)}, keys.numel());
-  problem.out = out.mutable_data_ptr();
-  problem.src = source.const_data_ptr();
-  problem.plan = &plan;
-  problem.ignored_target = ignored;
-  if (mean) problem.reduction = Reduction::kMean;
-  if (!weights) {
-    Backend::accumulate(problem, out);
-    return out;
+                          bool mean) {
+  constexpr const char* op = kEmbeddingBag;
+  const OwnedBags bags = require_bags<Backend>(table, rows, offsets, op);
+  BagSum problem;
+  bags.describe(problem);
+  problem.dtype = require_element_type(table, op).dtype;
+  problem.mean = mean;
+  std::optional<Tensor> factors;
+  if (weights) {
+    problem.weights_are_wide = weights->scalar_type() == ScalarType::Double;
+    check<std::runtime_error>((problem.weights_are_wide || weights->scalar_type() == table.scalar_type()) && weights->dim() == 1 &&
+                                  weights->numel() == rows.numel() && same_device(*weights, table),
+                              op, "(): weights must be a vector of ", rows.numel(), " elements, one for every row named, of the ",
+                              "dtype of the table or float64");
+    factors = as_contiguous(*weights);
+    problem.weights = factors->const_data_ptr();
   }
-  check<std::runtime_error>(weights->scalar_type() == ScalarType::Double && weights->dim() == 1 &&
-                                weights->numel() == keys.numel() && same_device(*weights, table),
-                            op, "(): weights must be a float64 vector of ", keys.numel(), " elements, one for every row named");
-  const Tensor factors = as_contiguous(*weights);
-  Backend::accumulate_weighted(problem, static_cast<const double*>(factors.const_data_ptr()), out);
+  Tensor out = new_tensor({problem.num_bags, problem.features}, table.scalar_type(), table);
+  problem.out = out.mutable_data_ptr();
+  Backend::bag_sum(problem, out);
   return out;
 }
 
 template <class Backend>
 std::tuple<Tensor, Tensor> gather_segment_max(const Tensor& table, const Tensor& rows, const Tensor& offsets) {
-  constexpr const char* op = "gather_segment_max";
-  const ElementType type = require_table(table, op);
-  const Tensor source = as_contiguous(table);
-  const Tensor keys = require_rows<Backend>(rows, table, op);
-  const Tensor bounds = require_offsets<Backend>(offsets, keys, op);
-  const Sizes sizes{bounds.numel() - 1, table.size(1)};
+  constexpr const char* op = kEmbeddingBag;
+  const OwnedBags bags = require_bags<Backend>(table, rows, offsets, op);
+  BagMaximum problem;
+  bags.describe(problem);
+  problem.dtype = require_element_type(table, op).dtype;
+  const Sizes sizes{problem.num_bags, problem.features};
   Tensor values = new_tensor(sizes, table.scalar_type(), table);
   Tensor argmax = new_tensor(sizes, ScalarType::Long, table);
-  Backend::bag_maximum(type.dtype, values, argmax, source, keys, bounds);
+  problem.out = values.mutable_data_ptr();
+  problem.argmax = static_cast<int64_t*>(argmax.mutable_data_ptr());
+  Backend::bag_maximum(problem, values);
   return {values, argmax};
 }
 
@@ -93,7 +111,7 @@ std::tuple<Tensor, Tensor> gather_segment_max(const Tensor& table, const Tensor&
 template <class Backend>
 Tensor gather_row_products(const Tensor& left, const Tensor& left_rows, const Tensor& right, const Tensor& right_rows,
                            int64_t ignored) {
-  constexpr const char* op = "gather_row_products";
+  constexpr const char* op = kEmbeddingBag;
   const ElementType type = require_table(left, op);
   require_table(right, op);
   check<Irregular>(left.scalar_type() == right.scalar_type() && same_device(left, right), op,
@@ -105,7 +123,17 @@ Tensor gather_row_products(const Tensor& left, const Tensor& left_rows, const Te
   const Tensor a_rows = require_rows<Backend>(left_rows, left, op);
   const Tensor b_rows = require_rows<Backend>(right_rows, right, op);
   Tensor out = new_tensor({a_rows.numel()}, left.scalar_type(), left);
-  Backend::row_products(type.dtype, out, a, a_rows, b, b_rows, ignored);
+  RowProducts problem;
+  problem.dtype = type.dtype;
+  problem.out = out.mutable_data_ptr();
+  problem.left = a.const_data_ptr();
+  problem.left_rows = static_cast<const int64_t*>(a_rows.const_data_ptr());
+  problem.right = b.const_data_ptr();
+  problem.right_rows = static_cast<const int64_t*>(b_rows.const_data_ptr());
+  problem.ignored = ignored;
+  problem.num_products = out.numel();
+  problem.features = left.size(1);
+  Backend::row_products(problem, out);
   return out;
 }
 

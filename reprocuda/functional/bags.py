@@ -6,9 +6,20 @@ import torch
 from torch import Tensor
 
 from .. import autograd, ops
-from ..bags import MAX, MEAN, MODES, Bags, SparseRows, gathered, make_bags
+from ..bags import (
+    MAX,
+    MEAN,
+    MODES,
+    Bags,
+    Largest,
+    SparseRows,
+    check_indices,
+    gathered,
+    make_bags,
+    reduce,
+    unchecked_bags,
+)
 from ..irregular import judge
-from ..routes import ElementRoute
 
 _INDICES = (torch.int32, torch.int64)
 
@@ -43,7 +54,8 @@ def embedding_bag(
         input: int32 or int64; a vector cut into bags by `offsets`, or a matrix with a bag a row.
         weight: [num_embeddings, features], floating.
         offsets: where each bag begins: from 0, not decreasing. Only with a vector.
-        max_norm: rows read whose norm is larger are scaled down to it first, in `weight` itself, once a call.
+        max_norm: rows read whose norm is larger are scaled down to it first, in `weight` itself, once a call: by torch,
+            whose norms are sums in an order of its own.
         norm_type: which norm.
         scale_grad_by_freq: divide a row's gradient by how often it was read, exactly and with one rounding.
         mode: "sum", "mean" or "max".
@@ -57,7 +69,7 @@ def embedding_bag(
 
     Raises:
         IndexError, RuntimeError, ValueError, TypeError: whatever torch's embedding_bag raises. An index out of range is
-            reported with its position and value.
+            reported with its position in `input` and its value.
 
     Determinism: exact, on the CPU; on CUDA torch's own. Of equal values in "max" the first in the bag gets the
     gradient, NaN is above every number and +0 above -0. The gradient of "mean" adds up grad / size, with 1 / size
@@ -92,21 +104,31 @@ def embedding_bag(
         include_last_offset = False
     indices = input.reshape(-1)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
-    if max_norm is not None:
-        with torch.no_grad():
-            torch.embedding_renorm_(weight.detach(), indices.contiguous(), max_norm, norm_type)
     if autograd.needs_operators("embedding_bag"):
+        if max_norm is not None:
+            _renormalise(weight, indices, max_norm, norm_type)
         if sparse and weight.requires_grad and torch.is_grad_enabled():
             raise RuntimeError("embedding_bag(): sparse must be False in compiled code, which has no sparse gradients")
         values, _ = ops.embedding_bag(
             weight, indices, offsets, scale_grad_by_freq, MODES[mode], factors, include_last_offset, padding
         )
         return values
+    if max_norm is not None:
+        check_indices(indices, num_rows)
+        _renormalise(weight, indices, max_norm, norm_type)
+    if padding < 0 and offsets.shape[0] > 0 and not autograd.needs_autograd(weight, factors):
+        bags = unchecked_bags(indices, offsets, include_last_offset)
+        return reduce(weight, bags, MODES[mode], factors)[0]
     try:
-        bags = make_bags(indices, offsets, include_last_offset, padding)
+        bags = make_bags(indices, offsets, include_last_offset, padding, num_rows)
     except ValueError as reason:
         return judge("embedding_bag", reason, native, weight)
     return _of_bags(weight, bags, MODES[mode], factors, scale_grad_by_freq, sparse)
+
+
+def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+    with torch.no_grad():
+        torch.embedding_renorm_(weight.detach(), indices.contiguous(), max_norm, norm_type)
 
 
 def _of_bags(
@@ -114,21 +136,15 @@ def _of_bags(
 ) -> Tensor:
     rows = bags.rows
     if sparse and weight.requires_grad and torch.is_grad_enabled():
+        check_indices(rows, weight.shape[0])
         used, rows = torch.unique(rows, return_inverse=True)
         weight = SparseRows.apply(weight, used)
+    differentiates = autograd.needs_autograd(weight, factors)
     if mode == MAX:
-        return _largest(weight, rows, bags)
+        largest = Largest.apply if differentiates else Largest.forward
+        return largest(weight, rows, bags.bounds)[0]
     if factors is not None:
         factors = bags.select(factors)
+    numbers = bags.numbers if differentiates else None
     num_bags = bags.bounds.shape[0] - 1
-    return gathered(weight, factors, rows, bags.numbers, bags.bounds, num_bags, mode == MEAN, scale_grad_by_freq)
-
-
-def _largest(weight: Tensor, rows: Tensor, bags: Bags) -> Tensor:
-    values, argmax = ops.gather_segment_max(weight.detach(), rows, bags.bounds)
-    if not autograd.needs_autograd(weight):
-        return values
-    empty = (bags.sizes == 0).unsqueeze(1)
-    if empty.all():
-        return values + weight[:0].sum()  # no row is read, not even of an empty table
-    return autograd.gather(ElementRoute(0), weight, (argmax,)).masked_fill(empty, 0)
+    return gathered(weight, factors, rows, numbers, bags.bounds, num_bags, mode == MEAN, scale_grad_by_freq)

@@ -10,14 +10,13 @@ from torch import Tensor
 from .. import ops
 from ..bags import (
     MAX,
-    MEAN,
     coalesced,
-    divided_by_size,
-    gather_sum,
     make_bags,
     reduce,
     sparse_gradient,
     spread_maximum,
+    table_gradient,
+    unchecked_bags,
     without_padding,
 )
 from ..overrides import Override, Slot
@@ -28,7 +27,7 @@ _AUTOGRAD = {"cpu": "AutogradCPU"}  # a composite in torch, whose parts autograd
 
 
 def _is_irregular(weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, weights: Tensor | None) -> bool:
-    if indices.dim() != 1 or offsets.dim() != 1 or not 0 <= mode <= MAX or weight.dim() != 2:
+    if indices.dim() != 1 or offsets.dim() != 1 or not 0 <= mode <= MAX or weight.dim() != 2 or offsets.shape[0] == 0:
         return True
     wanted = (torch.int32, torch.int64)
     if indices.dtype not in wanted or offsets.dtype not in wanted:
@@ -55,13 +54,13 @@ def _embedding_bag(slot: Slot) -> Callable:
         try:
             if not switch.on or _is_irregular(weight, indices, offsets, mode, per_sample_weights):
                 return slot.native(keys, weight, indices, offsets, *rest)
-            bags = make_bags(indices, offsets, include_last_offset, padding_idx)
+            bags = make_bags(indices, offsets, include_last_offset, padding_idx, weight.shape[0])
             values, argmax = reduce(weight, bags, mode, per_sample_weights)
             dtype = torch.promote_types(indices.dtype, offsets.dtype)
             none = indices.new_empty(0, dtype=dtype)
             if not for_backward:
                 return values, none, bags.sizes.to(dtype), none if argmax is None else argmax.to(dtype)
-            every = bags if bags.kept is None else make_bags(indices, offsets, include_last_offset, -1)
+            every = bags if bags.kept is None else unchecked_bags(indices, offsets, include_last_offset)
             return values, every.numbers.to(dtype), bags.sizes.to(dtype), none if argmax is None else argmax.to(dtype)
         except ERRORS as error:
             return slot.failed(error, weight, indices, offsets, *rest)
@@ -94,9 +93,7 @@ def _dense_backward(slot: Slot) -> Callable:
             if mode == MAX:
                 return spread_maximum(grad, maximum_indices, bag_size, num_weights)
             rows, bags, weights = without_padding(padding_idx, indices.long(), offset2bag.long(), per_sample_weights)
-            if mode == MEAN:
-                weights = divided_by_size(weights, bag_size, bags, grad.dtype)
-            return gather_sum(grad, weights, bags, rows, None, num_weights, scale_grad_by_freq)
+            return table_gradient(grad, rows, bags, bag_size, mode, weights, num_weights, scale_grad_by_freq)
         except ERRORS as error:
             return slot.failed(error, grad, *rest)
 
@@ -140,10 +137,8 @@ def _sparse_bag_backward(slot: Slot) -> Callable:
             if not switch.on or scale_grad_by_freq:
                 return slot.native(keys, grad, *rest)
             rows, bags, weights = without_padding(padding_idx, indices.long(), offset2bag.long(), per_sample_weights)
-            if mode == MEAN:
-                weights = divided_by_size(weights, bag_size, bags, grad.dtype)
             used, place = torch.unique(rows, return_inverse=True)
-            values = gather_sum(grad, weights, bags, place, None, used.shape[0], False)
+            values = table_gradient(grad, place, bags, bag_size, mode, weights, used.shape[0], by_count=False)
             return coalesced(used, values, torch.Size((num_weights, grad.shape[1])))
         except ERRORS as error:
             return slot.failed(error, grad, *rest)
