@@ -1,0 +1,156 @@
+"""Sums over bags where a filter could be fooled: thousands of outputs by fractions, every width, bags of every size."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import reprocuda
+from tests import oracle
+from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
+from tests.operators.forcing import STAGES, forced
+from tests.operators.test_reductions import KINDS, make
+
+ROOT = Path(__file__).resolve().parents[2]
+FEATURES = 20
+NAMES = ("float32", "bfloat16", "float64")
+
+
+def fractions(table, indices, sizes, name, mean=False, weights=None):
+    """[num_bags, features] of one exact sum each."""
+    to = torch.repeat_interleave(torch.arange(len(sizes)), sizes).numpy()
+    factors = None if weights is None else oracle.to_double(to_numpy_bits(weights), name)
+    columns = [
+        oracle.exact_segment_sums(
+            to_numpy_bits(table[indices, f].contiguous()), to, len(sizes), name, mean=mean, weights=factors
+        )
+        for f in range(table.shape[1])
+    ]
+    return torch.stack([from_numpy_bits(column, DTYPES[name]) for column in columns], 1)
+
+
+def adversarial(rows, dtype, generator):
+    """Rows in threes: a number, half of its last place or a little beside, and what decides or takes all of it back."""
+    shape = rows // 3, FEATURES
+    step = torch.finfo(dtype).eps
+
+    def drawn(*values):
+        return torch.tensor(values, dtype=torch.float64)[torch.randint(len(values), shape, generator=generator)]
+
+    head = drawn(1, -1, 1 + step, 2 - step, -3, 0.0, -0.0) * 2.0 ** torch.randint(-30, 31, shape, generator=generator)
+    half = head.sign() * 2.0 ** head.abs().clamp(min=2.0**-40).log2().floor() * step / 2
+    tiny = drawn(0.0, -0.0, 1, -1) * 2.0**-100
+    second = drawn(0.0, 1, 1, 3, -1) * half
+    third = torch.where(torch.rand(shape, generator=generator) < 0.3, -head, tiny)
+    return torch.stack([head, second, third], 1).reshape(rows, FEATURES).to(dtype)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("how", ["sum", "mean", "weights"])
+def test_five_thousand_adversarial_outputs(how, name):
+    dtype, bags = DTYPES[name], 250
+    generator = torch.Generator().manual_seed(5)
+    table = adversarial(300, dtype, generator)
+    assert bags * FEATURES == 5000
+    # Whole threes, parts of them, any rows; none at all.
+    first = 3 * torch.randint(100, (bags,), generator=generator)
+    sizes = torch.randint(0, 8, (bags,), generator=generator)
+    parts = [
+        (torch.arange(size) + start) % 300 if bag % 4 else torch.randint(300, (int(size),), generator=generator)
+        for bag, (start, size) in enumerate(zip(first.tolist(), sizes.tolist(), strict=True))
+    ]
+    indices = torch.cat(parts)
+    offsets = sizes.cumsum(0) - sizes
+    weights = None
+    if how == "weights":
+        powers = 2.0 ** torch.randint(-3, 4, indices.shape, generator=generator)
+        odd = 1 + torch.finfo(dtype).eps * torch.randint(-2, 3, indices.shape, generator=generator)
+        weights = torch.where(torch.arange(len(indices)) % 3 == 0, powers * odd, powers).to(dtype)
+    mode = "mean" if how == "mean" else "sum"
+    got = reprocuda.embedding_bag(indices, table, offsets, mode=mode, per_sample_weights=weights)
+    want = fractions(table, indices, sizes, name, mean=how == "mean", weights=weights)
+    assert_same_bits(got, want, f"{how} {name}")
+
+
+def problem(features, dtype, kind, generator, bags=40, rows=60):
+    table = make(kind, (rows, features), dtype, generator)
+    sizes = torch.randint(0, 9, (bags,), generator=generator)
+    indices = torch.randint(0, rows, (int(sizes.sum()),), generator=generator)
+    return table, indices, sizes, make(kind, indices.shape, dtype, generator)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_way_gives_the_bits_of_every_other(name):
+    """Vectors that overlap, several tiles; plain sums, intervals and exact ones: all as the exact stage has them."""
+    generator = torch.Generator().manual_seed(6)
+    for features in (1, 7, 8, 9, 31, 64, 100, 129, 300):
+        for kind in KINDS:
+            table, indices, sizes, weights = problem(features, DTYPES[name], kind, generator)
+            offsets = sizes.cumsum(0) - sizes
+            for mode, factors in (("sum", None), ("mean", None), ("sum", weights)):
+                got = reprocuda.embedding_bag(indices, table, offsets, mode=mode, per_sample_weights=factors)
+                with forced(stage=STAGES[-1]):
+                    want = reprocuda.embedding_bag(indices, table, offsets, mode=mode, per_sample_weights=factors)
+                assert_same_bits(got, want, f"{features} {kind} {mode}")
+
+
+def test_one_bag_that_has_nearly_everything():
+    generator = torch.Generator().manual_seed(7)
+    table = make("wide", (500, 24), torch.float32, generator)
+    indices = torch.randint(0, 500, (20000,), generator=generator)
+    offsets = torch.tensor([0, 3, 3, 19990])
+    sizes = torch.tensor([3, 0, 19987, 10])
+    want = fractions(table, indices, sizes, "float32")
+    for count in (1, 2):
+        with threads(count):
+            assert_same_bits(reprocuda.embedding_bag(indices, table, offsets, mode="sum"), want, f"{count} threads")
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_the_callers_flags_and_rounding_are_not_ours(mode):
+    """Subnormals that the caller flushes are added up; the caller flushes on."""
+    table = torch.full((4, 16), 2.0**-140)
+    indices, offsets = torch.tensor([0, 1, 2, 3]), torch.tensor([0])
+    want = torch.full((1, 16), 2.0**-138 if mode == "sum" else 2.0**-140)
+    torch.set_flush_denormal(True)
+    try:
+        got = reprocuda.embedding_bag(indices, table, offsets, mode=mode)
+        flushed = (torch.tensor([2.0**-126]) * 0.5).double()
+    finally:
+        torch.set_flush_denormal(False)
+    assert_same_bits(got, want)
+    assert flushed.item() == 0
+
+
+PROGRAM = """
+import hashlib
+import torch
+import reprocuda
+from tests.operators.bits import DTYPES, to_numpy_bits
+from tests.operators.test_bag_sums import problem
+from tests.operators.test_reductions import KINDS
+digest, generator = hashlib.sha256(), torch.Generator().manual_seed(8)
+for dtype in DTYPES.values():
+    for kind in KINDS:
+        for features in (8, 13, 70):
+            table, indices, sizes, weights = problem(features, dtype, kind, generator)
+            offsets = sizes.cumsum(0) - sizes
+            for mode, factors in (("sum", None), ("mean", None), ("sum", weights), ("max", None)):
+                out = reprocuda.embedding_bag(indices, table, offsets, mode=mode, per_sample_weights=factors)
+                digest.update(to_numpy_bits(out).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_the_same_bits_by_every_instruction_set():
+    digests = set()
+    for isa in ("portable", "avx2", "avx512"):
+        environment = {**os.environ, "REPROCUDA_CPU_ISA": isa, "PYTHONPATH": str(ROOT)}
+        run = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+        )
+        digests.add(run.stdout.strip())
+    assert len(digests) == 1
