@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from benchmarks.__main__ import run_case
+from benchmarks.cases import bags
 from benchmarks.cases.base import ALL_NAN, FORCED_EXACT, OURS
 from benchmarks.cases.histograms import Counting
 from benchmarks.cases.overwrites import Overwriting
@@ -77,6 +78,17 @@ def test_reductions_of_segments_are_right_and_timed(features):
         for case in cases:
             rows = run_case(case, "cpu", [2], repeats=2)
             assert [row["wrong"] for row in rows] == [""] * len(rows), case
+            assert [row["share_right"] for row in rows if row["contestant"] == OURS] == [1.0]
+
+
+@pytest.mark.parametrize("mode", bags.MODES)
+@pytest.mark.parametrize("backward", [False, True])
+def test_bags_are_right_and_timed(mode, backward):
+    for dtype in ("float32", "bfloat16", "float64"):
+        for features in (3, 20):
+            case = bags.EmbeddingBag(50, features, 7, 300, mode, backward and mode != "max", dtype)
+            rows = run_case(case, "cpu", [2], repeats=2)
+            assert [row["wrong"] for row in rows] == [""] * len(rows)
             assert [row["share_right"] for row in rows if row["contestant"] == OURS] == [1.0]
 
 
