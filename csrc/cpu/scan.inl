@@ -101,6 +101,16 @@ template <class T, class Vector>
   }
 }
 
+// Of short slices that follow each other a tile takes a line each, and each time other ones: no processor sees them coming.
+template <class T>
+[[gnu::always_inline]] inline void prefetch_next(const Streams<T>& streams, int64_t i) {
+  constexpr int64_t kShort = 2048 / static_cast<int64_t>(sizeof(T));
+  for (int k = kLanes; streams.stride <= kShort && k < 2 * kLanes; ++k) {
+    __builtin_prefetch(streams.in + k * streams.stride + i);
+    __builtin_prefetch(streams.out + k * streams.stride + i, 1);
+  }
+}
+
 // The state of one part of one stream; lanes behind the last stream repeat it.
 template <class T>
 inline double* state_of(double* states, const Streams<T>& streams, int lane, int part) {
@@ -123,6 +133,7 @@ inline bool scan_interval_streams(const Streams<T>& streams, double* states, uin
   for (int64_t i = 0; i < streams.length; i += kLanes) {
     const int64_t count = streams.length - i;
     Doubles<kLanes> rows[kLanes];
+    if (states == nullptr) prefetch_next(streams, i);
     load_tile(streams.in + i, streams.stride, streams.width, count, rows);
     for (int k = 0; k < streams.width; ++k) flags[k * flag_stride + i / kLanes] = 0;
     Vector results[kLanes] = {};
@@ -172,6 +183,7 @@ inline bool scan_double_streams(const Streams<double>& streams, double* states, 
   for (int64_t i = 0; worthwhile && i < streams.length; i += kLanes) {
     const int64_t count = streams.length - i;
     Doubles<kLanes> rows[kLanes];
+    if (states == nullptr) prefetch_next(streams, i);
     load_tile(streams.in + i, streams.stride, streams.width, count, rows);
 #pragma GCC unroll 8
     for (int r = 0; r < kLanes; ++r, ++turn) {
