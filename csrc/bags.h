@@ -39,10 +39,12 @@ struct BagMaximum : BagRows {
 struct RowProducts {
   Dtype dtype = Dtype::kFloat32;
   void* out = nullptr;                // [num_products]
-  const void* left = nullptr;         // [?, features]
+  const void* left = nullptr;         // [num_left, features]
   const int64_t* left_rows = nullptr;
-  const void* right = nullptr;        // [?, features]
+  const void* right = nullptr;        // [num_right, features]
   const int64_t* right_rows = nullptr;
+  int64_t num_left = 0;
+  int64_t num_right = 0;
   int64_t ignored = -1;
   int64_t num_products = 0;
   int64_t features = 0;

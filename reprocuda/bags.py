@@ -128,8 +128,9 @@ def gather_sum(
 
 
 def exact_factors(table: Tensor, weights: Tensor | None) -> Tensor | None:
-    """The weights in a dtype that the compiled operator reads, which holds them."""
-    return weights if weights is None or weights.dtype == table.dtype else weights.double()
+    """The weights in a dtype that the compiled operator reads, which holds them: on CUDA float64 alone."""
+    is_read = weights is None or (weights.dtype == table.dtype and table.is_cpu)
+    return weights if is_read else weights.double()
 
 
 def divided_by_size(weights: Tensor | None, counts: Tensor, to: Tensor, dtype: torch.dtype) -> Tensor:
@@ -153,23 +154,22 @@ class Gathered(torch.autograd.Function):
         ctx.save_for_forward(table, weights, rows, to, bounds)
 
     @staticmethod
-    def _factors(ctx, table, weights, to):
-        if not ctx.mean:
-            return weights
-        counts = torch.bincount(to, minlength=ctx.num_targets)
-        return divided_by_size(weights, counts, to, table.dtype)
+    def _counts(ctx, to, bounds):
+        return torch.bincount(to, minlength=ctx.num_targets) if bounds is None else bounds.diff()
 
     @staticmethod
     def backward(ctx, grad):
-        table, weights, rows, to, _ = ctx.saved_tensors
+        table, weights, rows, to, bounds = ctx.saved_tensors
         table_grad = weights_grad = None
         if ctx.needs_input_grad[0]:
-            factors = Gathered._factors(ctx, table, weights, to)
+            factors = weights
+            if ctx.mean:
+                factors = divided_by_size(weights, Gathered._counts(ctx, to, bounds), to, table.dtype)
             table_grad = gathered(grad, factors, to, rows, None, table.shape[0], grad_mean=False, mean=ctx.grad_mean)
         if ctx.needs_input_grad[1]:
             products = row_products(grad, to, table, rows)
             if ctx.mean:
-                counts = torch.bincount(to, minlength=ctx.num_targets)[to]
+                counts = Gathered._counts(ctx, to, bounds)[to]
                 products = (products.to(op_math(grad.dtype)) / counts).to(grad.dtype)
             weights_grad = products.to(weights.dtype)
         return table_grad, weights_grad, *[None] * 6

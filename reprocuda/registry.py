@@ -142,7 +142,7 @@ _OPERATORS = (
         ("torch.nn.functional.embedding_bag", "torch.nn.EmbeddingBag"),
         kernels.EMBEDDING_BAG,
         dtypes=FLOATING,
-        notes="on the CPU. Of equal maxima the first in its bag gets the gradient",
+        notes="of equal maxima the first in its bag gets the gradient",
     ),
     Operator(
         "coalesce",

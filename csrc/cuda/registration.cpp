@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "../ops/embedding.h"
+#include "../ops/embedding_bag.h"
 #include "../ops/extremum.h"
 #include "../ops/fingerprint.h"
 #include "../ops/forcing.h"
@@ -18,6 +19,7 @@
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
 #include "accumulate.h"
+#include "bags.h"
 #include "extremum.h"
 #include "fingerprint.h"
 #include "histogram.h"
@@ -120,6 +122,14 @@ struct CudaBackend {
     cuda::scan({dtype, out.mutable_data_ptr(), in.const_data_ptr(), outer, length, inner}, DeviceCall(out).context());
   }
 
+  static void bag_sum(const BagSum& problem, const Tensor& out) { cuda::bag_sum(problem, DeviceCall(out).context()); }
+  static void bag_maximum(const BagMaximum& problem, const Tensor& out) {
+    cuda::bag_maximum(problem, DeviceCall(out).context());
+  }
+  static void row_products(const RowProducts& problem, const Tensor& out) {
+    cuda::row_products(problem, DeviceCall(out).context());
+  }
+
   static void fingerprint(const FingerprintProblem& problem, int64_t* digest, const Tensor& x) {
     cuda::fingerprint(problem, digest, DeviceCall(x).context());
   }
@@ -162,6 +172,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_segment<CudaBackend>(library);
   register_histogram<CudaBackend>(library);
   register_scan<CudaBackend>(library);
+  register_embedding_bag<CudaBackend>(library);
   register_fingerprint<CudaBackend>(library);
 }
 

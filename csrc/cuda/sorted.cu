@@ -79,11 +79,6 @@ int64_t last_source_offset(const ElementAccumulation& problem) {
   return problem.complex_pairs ? 2 * offset + 1 : offset;
 }
 
-uint32_t narrow_row_bytes(int64_t num_sources, int64_t inner, Dtype dtype) {
-  const bool is_narrow = num_sources <= UINT32_MAX && inner <= UINT32_MAX / 8;
-  return is_narrow ? static_cast<uint32_t>(inner * element_size(dtype)) : 0;
-}
-
 // What both problems have in common; `num_rows` rows of `inner` scalars, to be found among `num_sources`.
 template <class Problem>
 SegmentProblem segments_of(const Problem& problem, int64_t num_rows, int64_t num_sources, int64_t num_targets,

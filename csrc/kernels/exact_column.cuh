@@ -85,7 +85,7 @@ struct Column {
 #pragma unroll 1
     for (int64_t i = begin + rank; i < end; i += size) {
       const int64_t at = source_row(problem, i) * problem.inner + column;
-      double weight = problem.weight.real;
+      double weight = problem.weights == nullptr ? problem.weight.real : __ldg(problem.weights + i);
       double x = to_double(src[at]);
 #pragma unroll 1
       for (int part = 0;; ++part) {

@@ -29,6 +29,7 @@ struct SegmentProblem {
   int64_t inner;
   int64_t ignored_target;    // -1: none
   Weight weight;
+  const double* weights;     // [num_rows] real factors in the sorted order instead, where `weight` is not one; or nullptr
   uint32_t row_bytes;        // bytes of a source row, if they and every row number fit 32 bits; else 0
   bool mean;
   int own;                   // contributions that self is to the number of a mean's: 0 or 1

@@ -231,6 +231,8 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
 #pragma unroll
         for (int j = 0; j < kAhead; ++j) {
           if (j >= count) continue;
+          Weight weight = problem.weight;
+          if (problem.weights != nullptr) weight.real = __ldg(problem.weights + first_row + row + j);
           Pack<T, kColumns> partners = values[j];
           if constexpr (kColumns == 1) {
             // Its sector has just been read.
@@ -243,7 +245,7 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
           }
 #pragma unroll
           for (int c = 0; c < kColumns; ++c) {
-            add_weighted(sums[c], problem.weight, values[j].values[c], partners.values[c], ((lane.column + c) & 1) != 0);
+            add_weighted(sums[c], weight, values[j].values[c], partners.values[c], ((lane.column + c) & 1) != 0);
           }
         }
       }

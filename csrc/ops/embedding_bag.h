@@ -130,6 +130,8 @@ Tensor gather_row_products(const Tensor& left, const Tensor& left_rows, const Te
   problem.left_rows = static_cast<const int64_t*>(a_rows.const_data_ptr());
   problem.right = b.const_data_ptr();
   problem.right_rows = static_cast<const int64_t*>(b_rows.const_data_ptr());
+  problem.num_left = left.size(0);
+  problem.num_right = right.size(0);
   problem.ignored = ignored;
   problem.num_products = out.numel();
   problem.features = left.size(1);

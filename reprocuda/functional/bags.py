@@ -19,6 +19,7 @@ from ..bags import (
     reduce,
     unchecked_bags,
 )
+from ..checks import checks
 from ..irregular import judge
 
 _INDICES = (torch.int32, torch.int64)
@@ -26,7 +27,9 @@ _INDICES = (torch.int32, torch.int64)
 
 def _serves(input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, factors: Tensor | None) -> bool:
     """Whether the arguments are such as torch takes; the errors for others are torch's."""
-    if not weight.is_cpu or weight.dim() != 2 or not weight.is_floating_point() or mode not in MODES:
+    if not (weight.is_cpu or weight.is_cuda) or weight.dim() != 2 or not weight.is_floating_point():
+        return False
+    if mode not in MODES:
         return False
     if input.dtype not in _INDICES or input.dim() not in (1, 2) or (offsets is None) != (input.dim() == 2):
         return False
@@ -71,11 +74,12 @@ def embedding_bag(
         IndexError, RuntimeError, ValueError, TypeError: whatever torch's embedding_bag raises. An index out of range is
             reported with its position in `input` and its value.
 
-    Determinism: exact, on the CPU; on CUDA torch's own. Of equal values in "max" the first in the bag gets the
+    Determinism: exact, on the CPU and on CUDA. Of equal values in "max" the first in the bag gets the
     gradient, NaN is above every number and +0 above -0. The gradient of "mean" adds up grad / size, with 1 / size
     rounded once to float32 (float64). The gradient of `per_sample_weights` is an exact sum of products.
 
-    Cost: one read of every row named, no copy of them; the gradient sorts the indices.
+    Cost: one read of every row named, no copy of them; the gradient sorts the indices. On CUDA `padding_idx` and sparse
+        gradients wait for the device.
 
     Example:
         >>> import torch, reprocuda
@@ -98,9 +102,9 @@ def embedding_bag(
         return native(weight)
     padding = -1 if padding_idx is None else padding_idx % num_rows
     if offsets is None:
-        offsets = torch.arange(0, input.numel(), max(input.shape[1], 1))
+        offsets = torch.arange(0, input.numel(), max(input.shape[1], 1), device=input.device)
         if input.shape[1] == 0:
-            offsets = torch.zeros(input.shape[0], dtype=torch.long)
+            offsets = torch.zeros(input.shape[0], dtype=torch.long, device=input.device)
         include_last_offset = False
     indices = input.reshape(-1)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
@@ -116,13 +120,18 @@ def embedding_bag(
     if max_norm is not None:
         check_indices(indices, num_rows)
         _renormalise(weight, indices, max_norm, norm_type)
-    if padding < 0 and offsets.shape[0] > 0 and not autograd.needs_autograd(weight, factors):
+    elif weight.is_cuda and checks.on:
+        check_indices(indices, num_rows)
+    differentiates = autograd.needs_autograd(weight, factors)
+    if padding < 0 and offsets.shape[0] > 0 and (weight.is_cuda or not differentiates):
         bags = unchecked_bags(indices, offsets, include_last_offset)
+    else:
+        try:
+            bags = make_bags(indices, offsets, include_last_offset, padding, num_rows)
+        except ValueError as reason:
+            return judge("embedding_bag", reason, native, weight)
+    if not differentiates:
         return reduce(weight, bags, MODES[mode], factors)[0]
-    try:
-        bags = make_bags(indices, offsets, include_last_offset, padding, num_rows)
-    except ValueError as reason:
-        return judge("embedding_bag", reason, native, weight)
     return _of_bags(weight, bags, MODES[mode], factors, scale_grad_by_freq, sparse)
 
 
@@ -139,12 +148,9 @@ def _of_bags(
         check_indices(rows, weight.shape[0])
         used, rows = torch.unique(rows, return_inverse=True)
         weight = SparseRows.apply(weight, used)
-    differentiates = autograd.needs_autograd(weight, factors)
     if mode == MAX:
-        largest = Largest.apply if differentiates else Largest.forward
-        return largest(weight, rows, bags.bounds)[0]
+        return Largest.apply(weight, rows, bags.bounds)[0]
     if factors is not None:
         factors = bags.select(factors)
-    numbers = bags.numbers if differentiates else None
     num_bags = bags.bounds.shape[0] - 1
-    return gathered(weight, factors, rows, numbers, bags.bounds, num_bags, mode == MEAN, scale_grad_by_freq)
+    return gathered(weight, factors, rows, bags.numbers, bags.bounds, num_bags, mode == MEAN, scale_grad_by_freq)

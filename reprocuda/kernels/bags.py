@@ -1,4 +1,4 @@
-"""What replaces aten's embedding bags, on the CPU, and the sparse gradients of tables, which come coalesced."""
+"""What replaces aten's embedding bags, and the sparse gradients of tables, which come coalesced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from ..bags import (
 from ..overrides import Override, Slot
 from .support import ERRORS
 
-_CPU = {"cpu": "CPU"}
 _AUTOGRAD = {"cpu": "AutogradCPU"}  # a composite in torch, whose parts autograd has to see while ours is off
 
 
@@ -162,11 +161,11 @@ def _sparse_backward(slot: Slot) -> Callable:
 
 
 EMBEDDING_BAG = (
-    Override("_embedding_bag", ops.gather_segment_sum, _embedding_bag, keys=_CPU),
-    Override("_embedding_bag_forward_only", ops.gather_segment_sum, _embedding_bag, keys=_CPU),
-    Override("_embedding_bag_dense_backward", ops.gather_segment_sum, _dense_backward, keys=_CPU),
-    Override("_embedding_bag_per_sample_weights_backward", ops.gather_row_products, _weights_backward, keys=_CPU),
-    Override("_embedding_bag_sparse_backward", ops.gather_segment_sum, _sparse_bag_backward, keys=_CPU),
+    Override("_embedding_bag", ops.gather_segment_sum, _embedding_bag),
+    Override("_embedding_bag_forward_only", ops.gather_segment_sum, _embedding_bag),
+    Override("_embedding_bag_dense_backward", ops.gather_segment_sum, _dense_backward),
+    Override("_embedding_bag_per_sample_weights_backward", ops.gather_row_products, _weights_backward),
+    Override("_embedding_bag_sparse_backward", ops.gather_segment_sum, _sparse_bag_backward),
 )
 SPARSE_EMBEDDING = (
     Override("embedding_sparse_backward", ops.embedding_dense_backward, _sparse_backward, keys=_AUTOGRAD),

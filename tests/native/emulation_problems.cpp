@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/accumulate.h"
+#include "cuda/bags.h"
 #include "cuda/fingerprint.h"
 #include "cuda/linearize.h"
 #include "cuda/overwrite.h"
@@ -242,6 +243,82 @@ py::array_t<int64_t> linearize(const std::vector<Array>& indices, const std::vec
   return py::array_t<int64_t>(problem.num_elements, problem.keys);
 }
 
+Array bytes_of(const void* data, size_t bytes) {
+  py::array_t<uint8_t> copy(static_cast<py::ssize_t>(bytes));
+  if (bytes != 0) std::memcpy(copy.mutable_data(), data, bytes);
+  return copy;
+}
+
+const int64_t* upload_numbers(Device& device, const Array& array) {
+  if (array.itemsize() != 8) throw std::invalid_argument("rows and offsets are int64");
+  return static_cast<const int64_t*>(device.upload(array));
+}
+
+void take_bags(BagRows& bags, Device& device, const Array& table, const Array& rows, const Array& offsets) {
+  bags.table = device.upload(table);
+  bags.num_table_rows = table.shape(0);
+  bags.features = table.shape(1);
+  bags.rows = upload_numbers(device, rows);
+  bags.num_rows = rows.size();
+  bags.offsets = upload_numbers(device, offsets);
+  bags.num_bags = offsets.size() - 1;
+}
+
+Array bag_sum(const std::string& dtype, const Array& table, const Array& rows, const Array& offsets,
+              const std::optional<Array>& weights, bool mean, bool force_exact, int num_sms) {
+  Device device(num_sms, 80);
+  BagSum problem;
+  take_bags(problem, device, table, rows, offsets);
+  problem.dtype = kDtypes.at(dtype);
+  problem.mean = mean;
+  problem.weights_are_wide = true;
+  if (weights) problem.weights = device.upload(*weights);
+  const auto bytes = static_cast<size_t>(problem.num_bags * problem.features * table.itemsize());
+  problem.out = device.unwritten(bytes, static_cast<size_t>(table.itemsize()));
+  cuda::set_force_exact(force_exact);
+  cuda::bag_sum(problem, device.context());
+  cuda::set_force_exact(false);
+  device.check_guards();
+  return bytes_of(problem.out, bytes);
+}
+
+py::tuple bag_maximum(const std::string& dtype, const Array& table, const Array& rows, const Array& offsets, int num_sms) {
+  Device device(num_sms, 80);
+  BagMaximum problem;
+  take_bags(problem, device, table, rows, offsets);
+  problem.dtype = kDtypes.at(dtype);
+  const auto outputs = static_cast<size_t>(problem.num_bags * problem.features);
+  const size_t bytes = outputs * static_cast<size_t>(table.itemsize());
+  problem.out = device.unwritten(bytes, static_cast<size_t>(table.itemsize()));
+  problem.argmax = static_cast<int64_t*>(device.unwritten(outputs * 8, 8));
+  cuda::bag_maximum(problem, device.context());
+  device.check_guards();
+  return py::make_tuple(bytes_of(problem.out, bytes), bytes_of(problem.argmax, outputs * 8));
+}
+
+Array row_products(const std::string& dtype, const Array& left, const Array& left_rows, const Array& right,
+                   const Array& right_rows, int64_t ignored, bool force_exact, int num_sms) {
+  Device device(num_sms, 80);
+  RowProducts problem;
+  problem.dtype = kDtypes.at(dtype);
+  problem.left = device.upload(left);
+  problem.left_rows = upload_numbers(device, left_rows);
+  problem.num_left = left.shape(0);
+  problem.right = device.upload(right);
+  problem.right_rows = upload_numbers(device, right_rows);
+  problem.num_right = right.shape(0);
+  problem.ignored = ignored;
+  problem.num_products = left_rows.size();
+  problem.features = left.shape(1);
+  const auto bytes = static_cast<size_t>(problem.num_products * left.itemsize());
+  problem.out = device.unwritten(bytes, static_cast<size_t>(left.itemsize()));
+  cuda::set_force_exact(force_exact);
+  cuda::row_products(problem, device.context());
+  cuda::set_force_exact(false);
+  device.check_guards();
+  return bytes_of(problem.out, bytes);
+}
+
 // Strides in elements of `out`, into the memory of each array.
 py::tuple overwrite(const Array& out, const Array& src, const Array& index, const std::vector<int64_t>& sizes, int dim,
                     const std::vector<int64_t>& src_strides, const std::vector<int64_t>& index_strides,
@@ -300,6 +377,9 @@ void bind_accumulation(py::module_& module) {
   module.def("overwrite", &overwrite, py::arg("out"), py::arg("src"), py::arg("index"), py::arg("sizes"), py::arg("dim"),
              py::arg("src_strides"), py::arg("index_strides"), py::arg("out_strides"), py::arg("dim_size"),
              py::arg("wraps") = false, py::arg("num_sms") = 2, "(the bytes of out, bytes of temporary memory taken)");
+  module.def("bag_sum", &bag_sum);
+  module.def("bag_maximum", &bag_maximum);
+  module.def("row_products", &row_products);
   module.def("fingerprint", &fingerprint, py::arg("memory"), py::arg("first"), py::arg("sizes"), py::arg("strides"),
              py::arg("header"), py::arg("num_sms") = 2);
 }
