@@ -16,6 +16,7 @@ from . import ops
 
 _aten = torch.ops.aten
 _COUNTED = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_INT64 = torch.iinfo(torch.int64)
 
 
 def weighted_counts(index: Tensor, weights: Tensor, minlength: int) -> Tensor | None:
@@ -162,18 +163,34 @@ def uniform_edges(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tenso
     return torch.linspace(lowest, highest, bins + 1, dtype=points.dtype, device=points.device)
 
 
+def _keys_of_integers(values: Tensor, bins: int, lowest: int, highest: int) -> Tensor:
+    """The bin of every int64, floor((value - lowest) * bins / (highest - lowest)); anything for those out of range."""
+    width = highest - lowest
+    base = lowest if lowest >= _INT64.min else _INT64.max  # one below the smallest: int64 wraps around, and back below
+    if width * bins <= _INT64.max:
+        return ((values - base) * bins).div(width, rounding_mode="floor").clamp_(0, bins - 1)
+    # The smallest integer of each bin but the first, ceil(lowest + k * width / bins): each is in range, so wrapping
+    # around on the way does no harm. The remainder's product needs bins < 2**31.5, whose counts alone are 24 GB.
+    whole, remainder = divmod(width, bins)
+    k = torch.arange(1, bins, device=values.device)
+    above = (k * remainder + (bins - 1)).div(bins, rounding_mode="floor")
+    return torch.searchsorted(k * whole + above + base, values, right=True)
+
+
 def counts_of_integers(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor | None:
     """histc of integers, as torch has it on CUDA: in exact integer arithmetic, counts in the dtype of the points."""
+    if not all(_INT64.min <= end <= _INT64.max for end in (lowest, highest)):
+        return None
     lowest, highest = int(lowest), int(highest)
+    wide = points.detach().reshape(-1).long()
     if lowest == highest and points.numel():
-        lowest, highest = (int(end) for end in torch.aminmax(points))
+        lowest, highest = (int(end) for end in torch.aminmax(wide))
     if lowest == highest:
         lowest, highest = lowest - 1, highest + 1
     if bins <= 0 or lowest > highest:
         return None
-    wide = points.detach().reshape(-1).long()
-    keys = ((wide - lowest) * bins).div(highest - lowest, rounding_mode="floor").clamp_(0, bins - 1)
-    keys.masked_fill_((wide < lowest) | (wide > highest), bins)
+    keys = _keys_of_integers(wide, bins, lowest, highest)
+    keys.masked_fill_((wide < max(lowest, _INT64.min)) | (wide > min(highest, _INT64.max)), bins)
     counts = wide.new_zeros(bins + 1)
     return ops.scatter_add(counts, 0, keys, wide.new_ones(1).expand(keys.shape))[:bins].to(points.dtype)
 
@@ -182,9 +199,9 @@ def histc_counts(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor
     """torch.histc; None: torch's own is to judge the arguments."""
     if not (points.is_cpu or points.is_cuda) or points.dtype == torch.bool or points.is_complex():
         return None
-    if not points.is_floating_point():
+    if points.dtype in _COUNTED:
         return counts_of_integers(points, bins, lowest, highest)
-    edges = uniform_edges(points, bins, lowest, highest)
+    edges = uniform_edges(points, bins, lowest, highest) if points.is_floating_point() else None
     return None if edges is None else fill(points.detach().reshape(-1, 1), [edges], "interpolate")
 
 

@@ -1,5 +1,7 @@
 """bincount, histc, histogram, histogramdd: the bins torch's own, the sums against fractions, the counts whole."""
 
+import random
+
 import pytest
 import torch
 
@@ -246,3 +248,45 @@ def test_integers_of_every_range():
         want = torch.histc(x.double(), 5, -3, 9).to(dtype)
         assert_same_bits(both("histc", x, 5, -3, 9), want)
         assert both("histc", x, 3).tolist() == [6, 0, 1]
+
+
+def integer_counts(values: list[int], bins: int, lowest: int, highest: int) -> list[int]:
+    """What histc of integers is, in Python's integers."""
+    if lowest == highest:
+        lowest, highest = min(values), max(values)
+    if lowest == highest:
+        lowest, highest = lowest - 1, highest + 1
+    counts = [0] * bins
+    for value in values:
+        if lowest <= value <= highest:
+            counts[min((value - lowest) * bins // (highest - lowest), bins - 1)] += 1
+    return counts
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_integers_at_the_ends_of_their_range(dtype):
+    """Where differences of values, or their products with the number of bins, do not fit into 64 bits."""
+    first, last = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    middle = (first + last) // 2
+    generator = random.Random(0)
+    near = [first, first + 1, middle - 1, middle, middle + 1, last - 1, last, last // 4, first // 3]
+    values = near + [generator.randint(first, last) for _ in range(100)]
+    ranges = [(0, 0), (first, last), (0, last), (first, first + 7), (last - 1, last), (first + 3, last // 3)]
+    for bins in (1, 2, 3, 4, 16, 17, 1000):
+        edges = [first + (last - first) * k // bins for k in range(0, bins, max(bins // 20, 1))]
+        every = values + edges + [edge + 1 for edge in edges]
+        for lowest, highest in ranges:
+            if lowest == highest != 0 or lowest > highest:
+                continue
+            got = both("histc", torch.tensor(every, dtype=dtype), bins, lowest, highest)
+            assert got.tolist() == integer_counts(every, bins, lowest, highest), (bins, lowest, highest)
+        for same in (first, last):
+            equal = [same] * 3
+            got = both("histc", torch.tensor(equal, dtype=dtype), bins)
+            assert got.tolist() == integer_counts(equal, bins, 0, 0)
+
+
+def test_a_range_that_no_integer_has_is_torchs_to_refuse():
+    for lowest, highest in ((-(2.0**63) * 2, 0), (0, 2.0**63), (float("nan"), 1), (0, float("inf"))):
+        with pytest.raises(RuntimeError):
+            reprocuda.histc(torch.tensor([1, 2]), 4, lowest, highest)
