@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from . import kernels
 from .overrides import DEVICES, Override
 
@@ -274,24 +276,34 @@ def _base(overload: str) -> str:
     return overload.split(".")[0].strip("_")
 
 
-# Of several operators with the same sums, the one that is called as the overload is comes first. What is replaced for
-# sparse tensors only is not listed: the same overloads are mostly called with dense ones.
-_REPLACING = {
-    _base(override.overload): operator
-    for operator in reversed(_OPERATORS)
-    for override in operator.overrides
-    if not any(key.startswith("Sparse") for key in override.keys.values())
-}
+def _has_dense_kernel(override: Override) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{override.overload}", "CPU")
 
 
-def replacing(overload: str) -> Operator | None:
+# Of several operators with the same sums, the one that is called as the overload is comes first.
+_OF_SPARSE, _OF_DENSE = {}, {}
+for _operator in reversed(_OPERATORS):
+    for _override in _operator.overrides:
+        _sparse = any(key.startswith("Sparse") for key in _override.keys.values())
+        if not (_sparse and _has_dense_kernel(_override)):  # mostly it is called with dense ones, which stay torch's
+            (_OF_SPARSE if _sparse else _OF_DENSE)[_base(_override.overload)] = _operator
+
+
+def replacing(overload: str, sparse: bool = False) -> Operator | None:
     """The operator that replaces an aten overload, its functional, in-place and out= forms alike; None where none does.
+
+    Args:
+        overload: its name, as "index_add.out".
+        sparse: whether overloads count that take sparse tensors only.
 
     Example:
         >>> replacing("index_add_").name, replacing("scatter_add.out").name, replacing("cumprod")
         ('index_add', 'scatter_add', None)
+        >>> replacing("_coalesce"), replacing("_coalesce", sparse=True).name
+        (None, 'coalesce')
     """
-    return _REPLACING.get(_base(overload))
+    base = _base(overload)
+    return _OF_DENSE.get(base) or (_OF_SPARSE.get(base) if sparse else None)
 
 
 def select(names: list[str] | tuple[str, ...] | str | None) -> tuple[Operator, ...]:

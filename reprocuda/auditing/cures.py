@@ -10,7 +10,7 @@ _SEED = "seed it before use, by torch.manual_seed(seed) or reprocuda.seed_everyt
 def operator(name: str) -> str:
     """For an operator whose result differed though its inputs did not; `name` as "aten::index_add_"."""
     plain = name.removeprefix("aten::")
-    ours = replacing(plain)
+    ours = replacing(plain, sparse=True)
     if ours is not None:
         where = "" if "cuda" in ours.devices else " on the CPU"
         return f"reprocuda.enable() covers it{where}: {ours.name} then gives the exact sum, rounded once, in every run"

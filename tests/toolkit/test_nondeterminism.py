@@ -19,3 +19,6 @@ def test_enable_is_not_advised_on_a_device_where_it_replaces_nothing():
 def test_the_audits_advice_says_where_it_holds():
     assert "covers it:" in cures.operator("aten::index_add_")
     assert "covers it on the CPU:" in cures.operator("aten::histogram.bin_ct")
+    assert "covers it: coalesce" in cures.operator("aten::_coalesce")
+    assert "covers it on the CPU: sparse_mm" in cures.operator("aten::_sparse_mm_reduce_impl")
+    assert "covers it" not in cures.operator("aten::mm")  # dense ones are not replaced
