@@ -28,7 +28,7 @@ def table() -> str:
     for operator in reprocuda.registry.values():
         summed = "its result" if operator.part == "forward" else "its gradient"
         replaces = ", ".join(f"`{name}`" for name in operator.replaces)
-        overloads = ", ".join(f"`{name}`" for name in operator.overloads)
+        overloads = ", ".join(f"`{name}`" for name in dict.fromkeys(operator.overloads))
         cells = (f"`{operator.name}`", operator.tier, summed, kinds(operator.dtypes), ", ".join(operator.devices),
                  replaces, overloads, operator.notes)  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
