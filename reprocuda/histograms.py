@@ -146,6 +146,19 @@ def one_dimension(
     return None if result is None else (result[0], result[1][0])
 
 
+def around(value: float, margin: float, dtype: torch.dtype) -> tuple[float, float]:
+    """The ends of a range around `value`. A margin that float32 or float64 would round away becomes, as in torch, the
+    step to the next number, where there is one.
+    """
+    low, high = value - margin, value + margin
+    if dtype not in (torch.float32, torch.float64) or not math.isfinite(value):
+        return low, high
+    finite = torch.finfo(dtype)
+    ends = torch.tensor([finite.min, finite.max], dtype=dtype)
+    below, above = torch.nextafter(torch.tensor(value, dtype=dtype), ends).tolist()
+    return min(low, below), max(high, above)
+
+
 def uniform_edges(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor | None:
     """The edges of histc: of the range, or of the data's if its ends are equal; None: torch has an error for them.
 
@@ -155,7 +168,7 @@ def uniform_edges(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tenso
     if lowest == highest and points.numel():
         lowest, highest = (float(end) for end in torch.aminmax(points))
     if lowest == highest:
-        lowest, highest = lowest - 1, highest + 1
+        lowest, highest = around(lowest, 1, points.dtype)
     if bins <= 0 or not (math.isfinite(lowest) and math.isfinite(highest) and lowest < highest):
         return None
     if not torch.tensor([lowest, highest], dtype=points.dtype).isfinite().all():

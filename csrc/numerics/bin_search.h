@@ -52,7 +52,7 @@ class Bins {
     if constexpr (kSearch == BinSearch::kBisect) {
       at = last_not_above(x, 0, num_edges_);
     } else {
-      at = static_cast<int64_t>(A::rounded(A::rounded(A::rounded(x - first_) * bins_) / width_));
+      at = interpolated(A::rounded(x - first_));
       if constexpr (kSearch == BinSearch::kInterpolateNearby) {
         at = last_not_above(x, at > 0 ? at - 1 : 0, at + 2 < num_edges_ ? at + 2 : num_edges_);
       }
@@ -64,6 +64,15 @@ class Bins {
   REPROCUDA_HD int64_t num_bins() const { return num_edges_ - 1; }
 
  private:
+  // Where edges are equal there is nothing to divide by: 0, as what torch makes of 0 / 0.
+  REPROCUDA_HD int64_t interpolated(Value distance) const {
+    if (!(width_ > 0)) return 0;
+    const Value scaled = A::rounded(distance * bins_);
+    const Value at = A::rounded(scaled / width_);
+    if (at <= bins_) return static_cast<int64_t>(at);
+    return static_cast<int64_t>(A::rounded(A::rounded(distance / width_) * bins_));  // the product has overflown
+  }
+
   REPROCUDA_HD int64_t last_not_above(Value x, int64_t begin, int64_t end) const {
     while (begin < end) {
       const int64_t middle = begin + (end - begin) / 2;

@@ -71,7 +71,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         >>> reprocuda.histc(torch.tensor([0, 1, 1, 3]), bins=4, min=0, max=3)
         tensor([1, 2, 0, 1])
     """
-    low, high = (min - 0.5, max + 0.5) if min == max != 0 and input.is_floating_point() else (min, max)
+    low, high = h.around(min, 0.5, input.dtype) if min == max != 0 and input.is_floating_point() else (min, max)
     compute = ops.histc if torch.compiler.is_compiling() else h.histc_counts
     result = compute(input, bins, low, high)
     if result is None:

@@ -130,6 +130,8 @@ def average(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, d
         zeros = src.new_zeros(result_shape(src, dim, size_of_result(op, index, dim_size)))
         return functional.scatter_reduce(zeros, dim, index, src, "mean", include_self=False)
     check_out(op, out, src, dim)
+    if out.dtype == torch.bool:
+        raise NotImplementedError(f"{op}(): src must be numbers, which have a mean, got {src.dtype}")
     functional.scatter_add_(out, dim, index, src)
     count = counts(given, src, dim, out.shape[dim]).clamp_(min=1)
     # In a type that holds the count: the dtype of `out` may not.

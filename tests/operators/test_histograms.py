@@ -168,6 +168,42 @@ def test_equal_ends_of_a_range_count_what_is_there():
     assert reprocuda.histc(x, 5, 7, 7).sum() == 1
 
 
+EQUAL = (1e8, -1e8, 2.0**24, 2.0**24 - 1, 3e7, 2.0**54, 1e30, 3e38, torch.finfo(torch.float32).max)
+
+
+@pytest.mark.parametrize("value", EQUAL)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_data_all_equal_and_too_large_for_a_margin(value, dtype):
+    x = torch.full((5,), value, dtype=dtype)
+    for bins in (1, 2, 3, 4, 8):
+        assert_same_bits(both("histc", x, bins), torch.histc(x, bins))
+        assert reprocuda.histc(x, bins, value, value).sum() == 5
+        narrow = value, value + 0.25
+        assert_same_bits(both("histc", x, bins, *narrow), torch.histc(x, bins, *narrow))
+        for options in ({}, {"weight": torch.arange(5).to(dtype)}, {"range": narrow}):
+            assert_same_bits(both("histogram", x, bins, **options), torch.histogram(x, bins, **options).hist)
+        points = torch.stack([x, torch.arange(5).to(dtype)], 1)
+        for weight in (None, torch.arange(5).to(dtype)):
+            want = torch.histogramdd(points, [bins, 2], weight=weight).hist
+            assert_same_bits(both("histogramdd", points, [bins, 2], weight=weight), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16])
+def test_halves_all_equal_and_too_large_for_a_margin(dtype):
+    for value in (300.0, 4096.0, -8192.0):
+        x = torch.full((5,), value, dtype=dtype)
+        for bins in (1, 2, 4):
+            assert_same_bits(both("histc", x, bins), torch.histc(x, bins))
+
+
+def test_points_whose_product_with_the_number_of_bins_overflows():
+    x = torch.tensor([0, 1e38, 1.5e38, 2.9e38, 3e38])
+    bounds = 0.0, x[-1].item()
+    want = torch.histogram(x.double(), 100, range=bounds).hist.float()
+    assert_same_bits(both("histc", x, 100, *bounds), want)
+    assert_same_bits(both("histogram", x, 100, range=bounds), want)
+
+
 def test_histc_writes_into_out():
     out = torch.zeros(2)
     for ns, ops in ((reprocuda, []), (torch, None)):

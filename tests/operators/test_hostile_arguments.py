@@ -116,6 +116,26 @@ def test_a_32_bit_index_out_of_range_has_torchs_class():
         reprocuda.index_add(torch.zeros(3, 2), 0, index, source)
 
 
+@pytest.mark.parametrize("reduce", ["amax", "amin", "mean", "prod"])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("shape", [(), (3,), (3, 2), (3, 2, 2), (100, 2)])
+@pytest.mark.parametrize("bad", [100, -1])
+def test_a_bad_index_of_index_reduce_has_torchs_class(reduce, dtype, shape, bad):
+    target, rows = torch.zeros(shape), torch.ones((2, *shape[1:]) if shape else ())
+    arguments = 0, torch.tensor([0, bad] if shape else [bad], dtype=dtype), rows, reduce
+    with pytest.raises(IndexError):
+        torch.index_reduce(target, *arguments)
+    for ops, ns in ([], reprocuda), (None, torch):
+        for call in (
+            lambda ns: ns.index_reduce(target, *arguments),
+            lambda ns: (ns if ns is reprocuda else torch.Tensor).index_reduce_(target, *arguments),
+            lambda ns: ns.index_reduce(target, *arguments, out=torch.zeros(shape)),
+        ):
+            with reprocuda.enabled(ops=ops), pytest.raises(IndexError, match=f"index {bad} is out of bounds"):
+                call(ns)
+    assert not target.any()
+
+
 def test_fake_offsets_are_not_read():
     with torch._subclasses.FakeTensorMode():
         assert reprocuda.segment_sum(torch.ones(3, 2), torch.tensor([0, 1, 3])).shape == (2, 2)

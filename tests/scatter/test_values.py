@@ -215,6 +215,23 @@ def test_bools_and_integers():
     assert scatter_sum(torch.tensor([100, 100], dtype=torch.int8), torch.tensor([0, 0])).tolist() == [-56]
 
 
+def test_bools_have_no_mean_and_out_stays():
+    src, out = torch.tensor([True, True]), torch.tensor([True])
+    index, pointers = torch.tensor([0, 0]), torch.tensor([0, 2])
+    for call in (
+        lambda **options: scatter_mean(src, index, **options),
+        lambda **options: scatter(src, index, reduce="mean", **options),
+        lambda **options: segment_mean_coo(src, index, **options),
+        lambda **options: segment_coo(src, index, reduce="mean", **options),
+        lambda **options: segment_mean_csr(src, pointers, **options),
+        lambda **options: segment_csr(src, pointers, reduce="mean", **options),
+    ):
+        for options in ({}, {"out": out}):
+            with pytest.raises(NotImplementedError):
+                call(**options)
+            assert out.item()
+
+
 def test_a_count_that_the_dtype_does_not_hold():
     """The number of elements is never rounded to, and never wraps in, the dtype of the result."""
     index = torch.zeros(70_000, dtype=torch.long)
