@@ -19,7 +19,7 @@ def coalesce(input: Tensor) -> Tensor:
         `input` itself where it is coalesced already.
 
     Raises:
-        RuntimeError: whatever torch.Tensor.coalesce raises.
+        RuntimeError: whatever torch.Tensor.coalesce raises; an index out of range, where torch writes astray.
 
     Determinism: exact: the values of equal indices are added up exactly and rounded once, in any order of the entries.
 
@@ -48,11 +48,14 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
         [n, p]; 0 where a row has no entries. What is not of these kinds is torch's.
 
     Raises:
-        RuntimeError: whatever torch.sparse.mm raises, also for an entry whose column is out of range.
+        RuntimeError: whatever torch.sparse.mm raises; an entry whose row or column is out of range; a gradient of
+            "amax" or "amin" for entries with equal indices.
 
     Determinism: exact: the sums of exact products, rounded once, in any order of the entries and with duplicates; a
     mean is divided by the number of entries before that. The largest and smallest are taken of rounded products.
-    Gradients of `mat2` are such sums, those of entries exact sums over the columns. It has no second derivative.
+    Gradients of `mat2` are such sums, those of entries exact sums over the columns, rounded and then divided where the
+    result is a mean. No forward mode, no vmap; second derivatives for COO, of which torch lacks a part for CSR.
+    Autocast does not reach a direct call.
 
     Cost: that of an `embedding_bag` with weights; the largest and smallest take the memory of all products.
 
@@ -68,8 +71,11 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
         return torch.sparse.mm(mat1, mat2) if reduce == "sum" else torch.sparse.mm(mat1, mat2, reduce)
     if not needs_autograd(mat1, mat2):
         return sparse.product(mat1, mat2, reduce)[0]
-    if mat1.layout == torch.sparse_coo and mat1.requires_grad:
-        mat1 = coalesce(mat1)  # a gradient has a place for every index
+    one_each = mat1.layout != torch.sparse_coo or mat1.is_coalesced()
+    if reduce not in sparse.SUMS and mat1.requires_grad and not one_each:
+        raise RuntimeError(
+            f"sparse_mm(): {reduce} has no gradient for entries with equal indices; expected a coalesced mat1"
+        )
     return sparse.Product.apply(mat1, mat2, reduce)
 
 
@@ -86,11 +92,14 @@ def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, 
         [n, p].
 
     Raises:
-        RuntimeError: whatever torch.sparse.addmm raises.
+        RuntimeError: whatever torch.sparse.addmm raises; an entry whose row or column is out of range; an `alpha` whose
+            products with entries, and with `mat2` for float32 and float64, overflow.
 
-    Determinism: exact, but for that rounding: products and `beta * input` are added up exactly and rounded once.
+    Determinism: exact, but for that rounding: products and `beta * input` are added up exactly and rounded once. Where
+    an entry times alpha overflows, `mat2` is multiplied instead. Derivatives are those of `sparse_mm`; the gradient
+    of a broadcast `input` is an exact sum.
 
-    Cost: that of `sparse_mm`, and a copy of `input` and `mat2`.
+    Cost: that of `sparse_mm`, a copy of `input` and `mat2`, and a sort of the rows.
 
     Example:
         >>> import torch, reprocuda
@@ -99,10 +108,8 @@ def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, 
         tensor([[25.],
                 [48.]])
     """
-    if not sparse.adds_to(input, mat1, mat2) or mat2.device.type != "cpu":
+    if not sparse.adds_to(input, mat1, mat2, beta, alpha) or mat2.device.type != "cpu":
         return torch.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     if not (needs_autograd(input, mat1) or needs_autograd(mat2)):
         return sparse.sum_with(input, mat1, mat2, beta, alpha)
-    if mat1.layout == torch.sparse_coo and mat1.requires_grad:
-        mat1 = coalesce(mat1)
     return sparse.AddedProduct.apply(input, mat1, mat2, beta, alpha)

@@ -8,7 +8,7 @@ import torch
 
 from .. import ops
 from ..overrides import Override, Slot
-from ..sparse import FLOATING, REDUCTIONS, SUMS, adds_to, coalesced, gradients, is_ours, like, product, sum_with
+from ..sparse import FLOATING, REDUCTIONS, SUMS, adds_to, coalesced, gradients, is_ours, product, sum_with
 from .support import ERRORS
 
 _COO = {"cpu": "SparseCPU"}
@@ -69,7 +69,7 @@ def _addmm(slot: Slot) -> Callable:
     def kernel(self, mat1, mat2, *, beta=1, alpha=1):
         try:
             fits = not in_place or self.shape == (mat1.shape[0], mat2.shape[-1])
-            if not switch.on or not fits or not adds_to(self, mat1, mat2):
+            if not switch.on or not fits or not adds_to(self, mat1, mat2, beta, alpha):
                 return slot.native(keys, self, mat1, mat2, beta=beta, alpha=alpha)
             result = sum_with(self, mat1, mat2, beta, alpha)
             return self.copy_(result) if in_place else result
@@ -84,7 +84,7 @@ def _addmm_out(slot: Slot) -> Callable:
 
     def kernel(self, mat1, mat2, *, beta=1, alpha=1, out):
         try:
-            if not switch.on or not adds_to(self, mat1, mat2) or not _takes(out, mat1, mat2):
+            if not switch.on or not adds_to(self, mat1, mat2, beta, alpha) or not _takes(out, mat1, mat2):
                 return slot.native(keys, self, mat1, mat2, beta=beta, alpha=alpha, out=out)
             return out.copy_(sum_with(self, mat1, mat2, beta, alpha))
         except ERRORS as error:
@@ -115,8 +115,7 @@ def _reduce_backward(slot: Slot) -> Callable:
         try:
             if not switch.on or reduce not in REDUCTIONS or not is_ours(self, weight, FLOATING):
                 return slot.native(keys, self, grad_out, weight, reduce, arg_out, output_mask)
-            of_values, of_dense = gradients(self, grad_out, weight, reduce, arg_out, *output_mask)
-            return None if of_values is None else like(self, of_values), of_dense
+            return gradients(self, grad_out, weight, reduce, arg_out, *output_mask)
         except ERRORS as error:
             return slot.failed(error, self, grad_out, weight, reduce, arg_out, output_mask)
 

@@ -12,6 +12,7 @@ from tests.operators.bits import DTYPES, threads, to_numpy_bits
 from tests.operators.test_reductions import KINDS, make
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse (CSR|CSC) tensor support is in beta.*")
+REDUCTIONS = ("sum", "mean", "amax", "amin")
 COMPLEX = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
@@ -200,57 +201,6 @@ def test_complex_products(dtype):
                     assert to_numpy_bits(parts).tolist() == bits
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-def test_gradients(dtype, reduce):
-    if dtype.is_complex and reduce != "sum":
-        return
-    generator = torch.Generator().manual_seed(5)
-    indices = torch.randperm(35, generator=generator)[:16].sort().values
-    indices = torch.stack([indices // 5, indices % 5])
-    values = torch.randn(16, dtype=dtype, generator=generator, requires_grad=True)
-    dense = torch.randn(5, 3, dtype=dtype, generator=generator, requires_grad=True)
-    base = torch.randn(3, dtype=dtype, generator=generator, requires_grad=True)
-    pointers = torch.searchsorted(indices[0].contiguous(), torch.arange(8))
-
-    def coordinates(values):
-        return torch.sparse_coo_tensor(indices, values, (7, 5), is_coalesced=True)
-
-    def by_rows(values):
-        return torch.sparse_csr_tensor(pointers, indices[1], values, (7, 5))
-
-    for layout in (coordinates,) if dtype.is_complex else (coordinates, by_rows):
-        call = lambda v, d: reprocuda.sparse_mm(layout(v), d, reduce)  # noqa: B023, E731
-        assert torch.autograd.gradcheck(call, (values, dense))
-        if reduce == "sum":
-            add = lambda b, v, d: reprocuda.sparse_addmm(b, layout(v), d, beta=2, alpha=3)  # noqa: B023, E731
-            assert torch.autograd.gradcheck(add, (base, values, dense))
-    with reprocuda.enabled():
-        if reduce == "sum":
-            result = torch.sparse.mm(coordinates(values), dense)
-        else:
-            result = torch.sparse.mm(by_rows(values), dense, reduce)
-        cotangent = torch.randn(result.shape, dtype=dtype, generator=generator)
-        got = torch.autograd.grad(result, (values, dense), cotangent)
-    want = torch.autograd.grad(reprocuda.sparse_mm(coordinates(values), dense, reduce), (values, dense), cotangent)
-    torch.testing.assert_close(got[0], want[0])  # torch's dense product, where its formula has one
-    assert torch.equal(got[1], want[1])
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_gradient_of_the_dense_matrix_is_exact(dtype):
-    """A column that many rows read: through torch's own formula, whose sum by column is ours."""
-    generator = torch.Generator().manual_seed(6)
-    matrix = random_matrix("wide", DTYPES[dtype], (200, 3), 1000, generator).coalesce()
-    dense = make("normal", (3, 4), DTYPES[dtype], generator).requires_grad_()
-    grad = make("wide", (200, 4), DTYPES[dtype], generator)
-    want = exact_product(matrix.t(), grad, dtype)
-    with reprocuda.enabled():
-        for spelling in (matrix, matrix.to_sparse_csr()):
-            for result in (torch.sparse.mm(spelling, dense), reprocuda.sparse_mm(spelling, dense)):
-                assert (to_numpy_bits(torch.autograd.grad(result, dense, grad)[0]) == want).all()
-
-
 def test_any_order_of_the_entries_and_any_number_of_threads():
     generator = torch.Generator().manual_seed(7)
     matrix = random_matrix("wide", torch.float32, (400, 300), 40_000, generator)
@@ -286,3 +236,42 @@ def test_torchs_own_kernels_are_back_when_it_is_off_and_its_errors_stay():
     assert reprocuda.registry["coalesce"].devices == ("cpu", "cuda")
     for empty in (torch.zeros(3, 3).to_sparse(), torch.zeros(3, 3).to_sparse_csr()):
         assert torch.equal(reprocuda.sparse_mm(empty, dense), torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_alpha_overflows_only_where_the_result_does(dtype):
+    huge = 3 * 2.0 ** (126 if dtype == torch.float32 else 1022)  # three quarters of what overflows
+    one, small = torch.tensor([[huge]], dtype=dtype), torch.tensor([[2.0**-40]], dtype=dtype)
+    for matrix in (one.to_sparse(), one.to_sparse_csr()):
+        got = reprocuda.sparse_addmm(torch.zeros(1, 1, dtype=dtype), matrix, small, alpha=4)
+        assert got.item() == 4 * (huge * 2.0**-40)
+        with pytest.raises(RuntimeError, match=r"sparse_addmm\(\): alpha=4 times the largest entry overflows"):
+            reprocuda.sparse_addmm(torch.zeros(1, 1, dtype=dtype), matrix, one, alpha=4)
+
+
+@pytest.mark.parametrize("factor", ["alpha", "beta"])
+def test_a_factor_that_the_dtype_does_not_hold_is_torchs_error(factor):
+    for dtype, value in ((torch.float32, 2 + 1j), (torch.float32, 1e300), (torch.float16, 2**40)):
+        matrix, ones = torch.eye(2, dtype=dtype).to_sparse(), torch.ones(2, 2, dtype=dtype)
+        for call in (reprocuda.sparse_addmm, torch.sparse.addmm):
+            with pytest.raises(RuntimeError, match="cannot be converted"), reprocuda.enabled():
+                call(ones, matrix, ones, **{factor: value})
+
+
+def test_entries_out_of_range_are_named():
+    """torch looks at invariants only where it is asked to, and writes astray."""
+    dense = torch.ones(3, 2)
+    unchecked = {"check_invariants": False}
+    for indices, found in (
+        ([[0, 1], [0, 7]], "column 7"), ([[0, 1], [-1, 0]], "column -1"), ([[5, 0], [0, 1]], "row 5"),
+    ):  # fmt: skip
+        matrix = torch.sparse_coo_tensor(indices, torch.ones(2), (2, 3), **unchecked)
+        entry = 0 if found in ("column -1", "row 5") else 1
+        for call, op in (
+            *((lambda reduce=r: reprocuda.sparse_mm(matrix, dense, reduce), "sparse_mm") for r in REDUCTIONS),  # noqa: B023
+            (lambda: reprocuda.sparse_addmm(torch.ones(2), matrix, dense), "sparse_addmm"),  # noqa: B023
+        ):
+            with pytest.raises(RuntimeError, match=rf"^{op}\(\): {found}, of entry {entry}, is out of bounds"):
+                call()
+    with pytest.raises(RuntimeError, match=r"^coalesce\(\): index 5 along dimension 1, of entry 1, is out of bounds"):
+        reprocuda.coalesce(torch.sparse_coo_tensor([[0, 1], [0, 5]], torch.ones(2), (2, 3), **unchecked))
