@@ -51,7 +51,7 @@ class Operator:
 
     @property
     def overloads(self) -> tuple[str, ...]:
-        return tuple(override.overload for override in self.overrides)
+        return tuple(dict.fromkeys(override.overload for override in self.overrides))  # some for several layouts
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -159,14 +159,16 @@ _OPERATORS = (
         dtypes=DIFFERENTIABLE + INTEGER,
         notes="on the CPU, a sparse matrix times a dense one; sum and mean, and the gradients of all reductions: what "
         "is largest or smallest knows no order, and is torch's; so are integers, and the gradient of a COO matrix's "
-        "entries, which torch takes from a dense product",
+        "entries, which torch takes from a dense product. Called directly, second derivatives for COO; no forward "
+        "mode or vmap. CSR times a vector, dense times sparse, and to_dense() of what is not coalesced, are torch's",
     ),
     Operator(
         "sparse_addmm",
         ("torch.sparse.addmm",),
         kernels.SPARSE_ADDMM,
         dtypes=DIFFERENTIABLE + INTEGER,
-        notes="on the CPU, in one sum with its input; an alpha other than 1 is multiplied in first, and rounded",
+        notes="on the CPU, in one sum with its input; an alpha other than 1 is multiplied in first, and rounded; "
+        "derivatives as for sparse_mm",
     ),
     Operator(
         "index_select",
