@@ -262,12 +262,12 @@ _OPERATORS = (
     ),
     *_torch_scatter("fixed order", FLOATING, "scatter_std", notes=_STEPS),
     *_torch_scatter(
-        "per device",
+        "fixed order",
         FLOATING,
         "scatter_softmax",
         "scatter_log_softmax",
         "scatter_logsumexp",
-        notes=f"{_STEPS}; exp and log are the device's own",
+        notes=f"{_STEPS}; exp and log are one sequence of operations on all devices",
     ),
 )
 

@@ -1,4 +1,5 @@
 // The CPU backend under the operators: registers every family for the CPU key and lends torch's thread pool to csrc/cpu.
+#include "../ops/elementary.h"
 #include "../ops/embedding.h"
 #include "../ops/embedding_bag.h"
 #include "../ops/extremum.h"
@@ -13,6 +14,7 @@
 #include "../ops/segment.h"
 #include "accumulate.h"
 #include "bags.h"
+#include "elementary.h"
 #include "extremum.h"
 #include "fingerprint.h"
 #include "histogram.h"
@@ -99,6 +101,8 @@ struct CpuBackend {
     cpu::scan({dtype, out.mutable_data_ptr(), in.const_data_ptr(), outer, length, inner});
   }
 
+  static void map(const ElementaryMap& problem, const Tensor&) { cpu::map(problem); }
+
   // A plan can come from anywhere; a wrong one must not become a wild read.
   static void check_plan(const Tensor* permutation, const Tensor& offsets, int64_t num_rows, const char* op) {
     const int64_t* offset = static_cast<const int64_t*>(offsets.const_data_ptr());
@@ -136,6 +140,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_embedding_bag<CpuBackend>(library);
   register_histogram<CpuBackend>(library);
   register_scan<CpuBackend>(library);
+  register_elementary<CpuBackend>(library);
   register_fingerprint<CpuBackend>(library);
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <mutex>
 
+#include "../ops/elementary.h"
 #include "../ops/embedding.h"
 #include "../ops/embedding_bag.h"
 #include "../ops/extremum.h"
@@ -20,6 +21,7 @@
 #include "../ops/segment.h"
 #include "accumulate.h"
 #include "bags.h"
+#include "elementary.h"
 #include "extremum.h"
 #include "fingerprint.h"
 #include "histogram.h"
@@ -134,6 +136,8 @@ struct CudaBackend {
     cuda::fingerprint(problem, digest, DeviceCall(x).context());
   }
 
+  static void map(const ElementaryMap& problem, const Tensor& out) { cuda::map(problem, DeviceCall(out).context()); }
+
   static int64_t first_out_of_range(const Tensor&, int64_t, int64_t) { return kNoneKnown; }
 
   static int64_t build_plan(const Tensor& index, int64_t num_targets, int64_t* permutation, int64_t* offsets) {
@@ -173,6 +177,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_histogram<CudaBackend>(library);
   register_scan<CudaBackend>(library);
   register_embedding_bag<CudaBackend>(library);
+  register_elementary<CudaBackend>(library);
   register_fingerprint<CudaBackend>(library);
 }
 

@@ -1,6 +1,7 @@
 // The library's door: the Python module that loads it, and every operator's schema. Kernels join from csrc/cpu and csrc/cuda.
 #include <Python.h>
 
+#include "elementary.h"
 #include "embedding.h"
 #include "embedding_bag.h"
 #include "extremum.h"
@@ -38,6 +39,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kEmbeddingBagSchemas);
   define(kHistogramSchemas);
   define(kScanSchemas);
+  define(kElementarySchemas);
   define(kFingerprintSchemas);
   // Test hooks: how by-index problems are solved, process-wide.
   library.def("_set_forced_algorithm(str name) -> ()");

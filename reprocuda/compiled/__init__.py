@@ -8,4 +8,4 @@ Fake kernels ask torch's own operators, or check what those leave to their kerne
 arguments of a wrong shape or dtype when it is traced.
 """
 
-from . import bags, extrema, histograms, overwrites, reductions, scans, sums  # noqa: F401 - each registers its family's
+from . import bags, elementary, extrema, histograms, overwrites, reductions, scans, sums  # noqa: F401 - each registers its family's

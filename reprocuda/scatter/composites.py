@@ -1,8 +1,7 @@
 """torch_scatter's composites: what is made of several reductions and elementwise steps.
 
 Every sum in them is exact and every other step rounded once, so the order of the elements and the number of threads do
-not matter. exp and log are the device's own in float64, rounded once more for narrower dtypes: two devices then differ
-only where a float64 lies within its last bit of the middle between two of the narrower numbers.
+not matter. exp and log are our own (elementary.py), so neither does the device.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import functional, reading
-from ..extremum import extremum
+from ..elementary import exp, log
 from .reductions import counts, scatter_sum
 from .support import align, check_dim, check_index, check_out, reports_index, result_shape, size_of_result
 
@@ -84,9 +83,10 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
         ValueError: `src` is not floating-point.
         RuntimeError, IndexError: as `scatter_sum`.
 
-    Determinism: per device: the same bits whatever the order and the number of threads; exp is the device's own.
+    Determinism: fixed order: the same bits whatever the order, the device and the number of threads, but each step, the
+    exponentials, their sum and the quotient, is rounded.
 
-    Cost: one `scatter_max` without gradient, one `scatter_sum`, two reads by index.
+    Cost: one `scatter_reduce` without gradient, one `scatter_sum`, two reads by index.
 
     Example:
         >>> import torch, reprocuda
@@ -95,7 +95,7 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
     """
     op = "scatter_softmax"
     where, dim, size = _groups(op, src, index, dim, dim_size)
-    powers = _exp(src - reading.gather(_largest(src, where, dim, size), dim, where))
+    powers = exp(src - reading.gather(_largest(src, where, dim, size), dim, where))
     sums = scatter_sum(powers, where, dim, dim_size=size)
     return powers / reading.gather(sums, dim, where)
 
@@ -108,7 +108,7 @@ def scatter_log_softmax(
 
     Arguments, errors and cost are those of `scatter_softmax`; eps is added to the sum before its logarithm is taken.
 
-    Determinism: per device, as `scatter_softmax`.
+    Determinism: fixed order, as `scatter_softmax`.
 
     Example:
         >>> import torch, reprocuda
@@ -118,8 +118,8 @@ def scatter_log_softmax(
     op = "scatter_log_softmax"
     where, dim, size = _groups(op, src, index, dim, dim_size)
     centred = src - reading.gather(_largest(src, where, dim, size), dim, where)
-    sums = scatter_sum(_exp(centred), where, dim, dim_size=size)
-    return centred - reading.gather(_log(sums + eps), dim, where)
+    sums = scatter_sum(exp(centred), where, dim, dim_size=size)
+    return centred - reading.gather(log(sums + eps), dim, where)
 
 
 @reports_index
@@ -146,7 +146,7 @@ def scatter_logsumexp(
         ValueError: `src` is not floating-point.
         RuntimeError, IndexError: as `scatter_sum`.
 
-    Determinism: per device, as `scatter_softmax`.
+    Determinism: fixed order, as `scatter_softmax`.
 
     Example:
         >>> import torch, reprocuda
@@ -160,11 +160,11 @@ def scatter_logsumexp(
         dim_size = out.shape[dim]
     where, dim, size = _groups(op, src, index, dim, dim_size)
     own = None if out is None else out.clone()
-    largest, _ = extremum(src.detach(), dim, where, size, None if own is None else own.detach(), True)
+    largest = _largest(src, where, dim, size, own)
     centre = torch.where(largest.isinf(), 0, largest)  # of infinities the difference would be NaN
-    start = None if own is None else _exp(own - centre).clone()
-    sums = scatter_sum(_exp(src - reading.gather(centre, dim, where)), where, dim, start, size)
-    result = _log(sums + eps) + centre
+    start = None if own is None else exp(own - centre).clone()
+    sums = scatter_sum(exp(src - reading.gather(centre, dim, where)), where, dim, start, size)
+    result = log(sums + eps) + centre
     # Not even eps may remain of a sum of nothing, or of exp(-inf).
     result = torch.where(largest == -torch.inf, largest, result)
     empty = counts(index, src, dim, size) == 0
@@ -179,14 +179,8 @@ def _groups(op: str, src: Tensor, index: Tensor, dim: int, dim_size: int | None)
     return where, dim, size_of_result(op, where, dim_size)
 
 
-def _largest(src: Tensor, index: Tensor, dim: int, size: int) -> Tensor:
+def _largest(src: Tensor, index: Tensor, dim: int, size: int, own: Tensor | None = None) -> Tensor:
     """It cancels out, so its gradient is none."""
-    return extremum(src.detach(), dim, index, size, None, True)[0]
-
-
-def _exp(x: Tensor) -> Tensor:
-    return x.double().exp().to(x.dtype)
-
-
-def _log(x: Tensor) -> Tensor:
-    return x.double().log().to(x.dtype)
+    src = src.detach()
+    start = src.new_zeros(result_shape(src, dim, size)) if own is None else own.detach()
+    return functional.scatter_reduce(start, dim, index, src, "amax", include_self=own is not None)

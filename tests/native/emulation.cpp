@@ -27,6 +27,7 @@ PYBIND11_MODULE(reprocuda_emulation, module) {
   bind_accumulation(module);
   bind_extrema(module);
   bind_scans(module);
+  bind_elementary(module);
 }
 
 }  // namespace reprocuda::testing

@@ -12,5 +12,6 @@ void bind_checks(py::module_& module);       // the emulator's own tests: emulat
 void bind_accumulation(py::module_& module); // the CUDA backend: emulation_problems.cpp
 void bind_extrema(py::module_& module);      // emulation_extrema.cpp
 void bind_scans(py::module_& module);        // emulation_scans.cpp
+void bind_elementary(py::module_& module);   // exp and log: emulation_elementary.cpp
 
 }  // namespace reprocuda::testing

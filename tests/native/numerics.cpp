@@ -261,6 +261,7 @@ py::tuple add_exactly(int64_t high, uint64_t low, double x, int exponent) {
 
 PYBIND11_MODULE(reprocuda_numerics, module) {
   using namespace reprocuda::testing;
+  bind_elementary(module);
   bind_products(module);
   module.def("round_to", &round_to_dtype, py::arg("values"), py::arg("dtype"), py::arg("mode") = "nearest");
   module.def("widen", &widen, py::arg("bits"), py::arg("dtype"), py::arg("mode") = "nearest");

@@ -72,6 +72,7 @@ Part reduce_in_parts(int64_t terms, int64_t chunk, bool reversed, Add&& add) {
   return total;
 }
 
+void bind_elementary(py::module_& module);  // numerics_elementary.cpp
 void bind_products(py::module_& module);  // numerics_products.cpp
 
 }  // namespace reprocuda::testing

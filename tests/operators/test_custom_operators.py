@@ -62,6 +62,8 @@ FUNCTIONAL = {
         )
         for reduce in ("sum", "mean", "prod", "amax", "amin") for own in (True, False)
     },
+    "exp": lambda: (ops.exp, real(2, 3)),
+    "log": lambda: (ops.log, (torch.rand(2, 3) + 0.5).requires_grad_()),
     "index_select": lambda: (ops.index_select, real(4, 2), 0, INDEX),
     "gather": lambda: (ops.gather, real(4, 2), 0, ELEMENTS),
     "index": lambda: (ops.index, real(4, 3), [INDEX, INDEX], [0, 1]),

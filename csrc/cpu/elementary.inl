@@ -1,0 +1,40 @@
+// exp and log of contiguous elements, one source for every instruction set.
+
+template <Elementary kFunction>
+inline void map_doubles(const double* in, double* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = kFunction == Elementary::kExp ? exp_of(in[i]) : log_of(in[i]);
+}
+
+template <class T, Elementary kFunction>
+inline void map_blocks(const T* in, T* out, int64_t count) {
+  if constexpr (std::is_same_v<T, double>) {
+    map_doubles<kFunction>(in, out, count);
+  } else {
+    constexpr int64_t kBlock = 512;
+    double block[kBlock];
+    for (int64_t i = 0; i < count; i += kBlock) {
+      const int64_t size = std::min(kBlock, count - i);
+      widen_block(in + i, block, size);
+      map_doubles<kFunction>(block, block, size);
+      round_block(block, out + i, size);
+    }
+  }
+}
+
+template <class T>
+void map_elements(Elementary function, const T* in, T* out, int64_t count) {
+  if (function == Elementary::kExp) {
+    map_blocks<T, Elementary::kExp>(in, out, count);
+  } else {
+    map_blocks<T, Elementary::kLog>(in, out, count);
+  }
+}
+
+template <class T>
+MapElements<T> map_kernel() {
+  return map_elements<T>;
+}
+template MapElements<float> map_kernel<float>();
+template MapElements<double> map_kernel<double>();
+template MapElements<Half> map_kernel<Half>();
+template MapElements<BFloat16> map_kernel<BFloat16>();

@@ -1,0 +1,12 @@
+// exp and log on the device.
+#pragma once
+
+#include "../elementary.h"
+#include "context.h"
+
+namespace reprocuda::cuda {
+
+// Queues one kernel.
+void map(const ElementaryMap& problem, const Context& context);
+
+}  // namespace reprocuda::cuda

@@ -1,0 +1,85 @@
+"""exp and log by the operator: the numerics' bits for every dtype, instruction set, thread count and layout."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reprocuda_numerics as numerics
+import torch
+
+from reprocuda import elementary
+from tests.operators.bits import NAMES, assert_same_bits, threads, to_numpy_bits
+
+ROOT = Path(__file__).parents[2]
+FUNCTIONS = {"exp": elementary.exp, "log": elementary.log}
+
+
+def arguments(dtype, count=40_003):
+    generator = torch.Generator().manual_seed(1)
+    if dtype.itemsize == 2:
+        return torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)  # all there are
+    scale = 10.0 ** torch.randint(-9, 4, (count,), generator=generator)
+    x = torch.randn(count, generator=generator, dtype=torch.float64) * scale
+    special = [0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1e-310, 709.8, -745.2, 88.8, -104.0]
+    return torch.cat([x, torch.tensor(special, dtype=torch.float64)]).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", NAMES, ids=NAMES.get)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bits_of_the_numerics(name, dtype):
+    """Whose own test compares them with mpmath."""
+    x = arguments(dtype)
+    want = getattr(numerics, name)(x.double().numpy(), NAMES[dtype])
+    for count in (1, 2):
+        with threads(count):
+            torch.set_flush_denormal(True)
+            got = FUNCTIONS[name](x)
+            torch.set_flush_denormal(False)
+            np.testing.assert_array_equal(to_numpy_bits(got).astype(np.uint64), want)
+    assert_same_bits(FUNCTIONS[name](x[:999].view(27, 37).T), FUNCTIONS[name](x[:999]).view(27, 37).T.contiguous())
+    assert FUNCTIONS[name](x[:0]).shape == (0,)
+
+
+PROGRAM = """
+import hashlib, torch
+from reprocuda import elementary
+from tests.operators.test_elementary import NAMES, arguments, to_numpy_bits
+digest = hashlib.sha256()
+for dtype in NAMES:
+    for function in (elementary.exp, elementary.log):
+        digest.update(to_numpy_bits(function(arguments(dtype))).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_the_same_bits_by_every_instruction_set():
+    digest = hashlib.sha256()
+    for dtype, label in NAMES.items():
+        for name in FUNCTIONS:
+            bits = getattr(numerics, name)(arguments(dtype).double().numpy(), label)
+            digest.update(bits.astype(f"u{dtype.itemsize}").tobytes())
+    for isa in ("portable", "avx2", "avx512"):
+        environment = {**os.environ, "REPROCUDA_CPU_ISA": isa, "PYTHONPATH": f"{ROOT}:{ROOT / 'build' / 'native'}"}
+        command = [sys.executable, "-c", PROGRAM]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
+        assert run.stdout.strip() == digest.hexdigest(), isa
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_derivatives(name):
+    function = FUNCTIONS[name]
+    x = (torch.rand(3, 4, dtype=torch.float64) + 0.5).requires_grad_()
+    torch.autograd.gradcheck(function, x, check_forward_ad=True)
+    torch.autograd.gradgradcheck(function, x, check_fwd_over_rev=True)
+    torch.testing.assert_close(torch.vmap(function, in_dims=1)(x), getattr(torch, name)(x.T))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_errors(name):
+    for dtype in (torch.int64, torch.bool, torch.complex64):
+        with pytest.raises(RuntimeError, match=rf"{name}\(\): self must be of a real floating-point dtype"):
+            FUNCTIONS[name](torch.ones(2, dtype=dtype))
