@@ -100,6 +100,9 @@ def refuse_overlap(out: Tensor, base: Tensor, *inputs: Tensor) -> None:
         return
     first = out.data_ptr()
     last = first + base.nbytes
+    storage = out.untyped_storage()
+    if last > storage.data_ptr() + storage.nbytes():  # it gets memory of its own when it is resized
+        return
     for tensor in (base, *inputs):
         start = tensor.data_ptr()
         meets = start < last and first < start + tensor.nbytes

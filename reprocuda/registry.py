@@ -237,6 +237,21 @@ _OPERATORS = (
         kernels.CUMSUM,
         notes="every prefix is its own exact sum",
     ),
+    Operator(
+        "cumprod",
+        ("torch.cumprod", "torch.Tensor.cumprod", "torch.Tensor.cumprod_"),
+        kernels.CUMPROD,
+        tier="fixed order",
+        notes="products of float64 in one order, rounded once",
+    ),
+    Operator(
+        "logcumsumexp",
+        ("torch.logcumsumexp", "torch.Tensor.logcumsumexp"),
+        kernels.LOGCUMSUMEXP,
+        tier="fixed order",
+        dtypes=FLOATING + COMPLEX[1:],
+        notes="float64 in one order, rounded once, with an exp and log of our own; complex numbers are torch's",
+    ),
     Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
     *_torch_scatter("exact", EVERY, "scatter_sum", "scatter_add", "segment_sum_coo", "segment_add_coo"),
     *_torch_scatter("exact", EVERY, "segment_sum_csr", "segment_add_csr"),
@@ -299,7 +314,7 @@ def replacing(overload: str, sparse: bool = False) -> Operator | None:
         sparse: whether overloads count that take sparse tensors only.
 
     Example:
-        >>> replacing("index_add_").name, replacing("scatter_add.out").name, replacing("cumprod")
+        >>> replacing("index_add_").name, replacing("scatter_add.out").name, replacing("cummax")
         ('index_add', 'scatter_add', None)
         >>> replacing("_coalesce"), replacing("_coalesce", sparse=True).name
         (None, 'coalesce')

@@ -17,6 +17,7 @@ from benchmarks.cases.base import ALL_NAN, FORCED_EXACT, OURS
 from benchmarks.cases.histograms import Counting
 from benchmarks.cases.overwrites import Overwriting
 from benchmarks.cases.reductions import Reducing
+from benchmarks.cases.running import Running
 from benchmarks.cases.scans import Cumsum
 from benchmarks.cases.segments import ScatterExtremum, SegmentReducing
 from benchmarks.cases.sums import EmbeddingBackward, IndexAdd, ScatterAdd
@@ -141,6 +142,16 @@ def test_histograms_are_right_and_timed(function, weighted):
         assert {row["share_right"] for row in rows if row["contestant"] == OURS} == {1.0}
         if weighted:
             assert {row["share_right"] for row in rows if row["contestant"] == function} != {1.0}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
+@pytest.mark.parametrize("name", ["cumprod", "logcumsumexp"])
+def test_running_products_are_right_and_timed(name, dtype):
+    if dtype == "complex64" and name == "logcumsumexp":  # which has no complex numbers of ours
+        return
+    for sizes, dim in (((3000,), 0), ((40, 30), 0), ((40, 30), 1)):
+        rows = run_case(Running(name, sizes, dim, dtype), "cpu", [1, 2], repeats=2)
+        assert [row["wrong"] for row in rows] == [""] * len(rows)
 
 
 class OneBitOff(IndexAdd):

@@ -1,9 +1,9 @@
 """What is measured: a module a family of operators, each with its baselines beside it, and the goals on the CPU."""
 
-from benchmarks.cases import bags, histograms, overwrites, reductions, scans, segments, sparse, sums
+from benchmarks.cases import bags, histograms, overwrites, reductions, running, scans, segments, sparse, sums
 from benchmarks.cases.base import Case
 
-FAMILIES = (sums, reductions, overwrites, scans, segments, sparse, histograms, bags)
+FAMILIES = (sums, reductions, overwrites, scans, running, segments, sparse, histograms, bags)
 
 
 def all_cases() -> list[Case]:

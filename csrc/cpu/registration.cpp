@@ -9,6 +9,7 @@
 #include "../ops/index_put.h"
 #include "../ops/overwrite.h"
 #include "../ops/reduce.h"
+#include "../ops/running.h"
 #include "../ops/scan.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
@@ -21,6 +22,7 @@
 #include "linearize.h"
 #include "overwrite.h"
 #include "parallel.h"
+#include "running.h"
 #include "scan.h"
 
 namespace reprocuda {
@@ -101,6 +103,8 @@ struct CpuBackend {
     cpu::scan({dtype, out.mutable_data_ptr(), in.const_data_ptr(), outer, length, inner});
   }
 
+  static void running(const RunningScan& problem, const Tensor&) { cpu::running(problem); }
+
   static void map(const ElementaryMap& problem, const Tensor&) { cpu::map(problem); }
 
   // A plan can come from anywhere; a wrong one must not become a wild read.
@@ -140,6 +144,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
   register_embedding_bag<CpuBackend>(library);
   register_histogram<CpuBackend>(library);
   register_scan<CpuBackend>(library);
+  register_running<CpuBackend>(library);
   register_elementary<CpuBackend>(library);
   register_fingerprint<CpuBackend>(library);
 }

@@ -16,6 +16,7 @@
 #include "../ops/index_put.h"
 #include "../ops/overwrite.h"
 #include "../ops/reduce.h"
+#include "../ops/running.h"
 #include "../ops/scan.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
@@ -27,6 +28,7 @@
 #include "histogram.h"
 #include "linearize.h"
 #include "overwrite.h"
+#include "running.h"
 #include "scan.h"
 
 namespace reprocuda {
@@ -136,6 +138,10 @@ struct CudaBackend {
     cuda::fingerprint(problem, digest, DeviceCall(x).context());
   }
 
+  static void running(const RunningScan& problem, const Tensor& out) {
+    cuda::running(problem, DeviceCall(out).context());
+  }
+
   static void map(const ElementaryMap& problem, const Tensor& out) { cuda::map(problem, DeviceCall(out).context()); }
 
   static int64_t first_out_of_range(const Tensor&, int64_t, int64_t) { return kNoneKnown; }
@@ -177,6 +183,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {
   register_histogram<CudaBackend>(library);
   register_scan<CudaBackend>(library);
   register_embedding_bag<CudaBackend>(library);
+  register_running<CudaBackend>(library);
   register_elementary<CudaBackend>(library);
   register_fingerprint<CudaBackend>(library);
 }

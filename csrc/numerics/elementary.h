@@ -21,25 +21,31 @@ namespace detail {
 inline constexpr double kLn2High = 0x1.62e42fefa3000p-1;
 inline constexpr double kLn2Low = 0x1.3de6af278ece6p-42;
 
-// (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2.
-inline constexpr double kExpCoefficients[] = {
-    0x1.0000000000000p-1,  0x1.5555555555557p-3,  0x1.5555555555556p-5,  0x1.11111111100dfp-7,
-    0x1.6c16c16c162d6p-10, 0x1.a01a01abe62ddp-13, 0x1.a01a01a6d7808p-16, 0x1.71de02375656cp-19,
-    0x1.27e4db67b4303p-22, 0x1.af4ddd84882fep-26, 0x1.1f72fc730b4ffp-29,
-};
-
-// (log((1 + s) / (1 - s)) - 2 s) / s^3 in powers of s^2, for s = f / (2 + f) and 1 + f in [sqrt(1/2), sqrt(2)].
-inline constexpr double kLogCoefficients[] = {
-    0x1.5555555555558p-1, 0x1.99999999952e2p-2, 0x1.2492492df148dp-2, 0x1.c71c62e5800a1p-3,
-    0x1.7462b4ab2ef6bp-3, 0x1.39fe606542ddep-3, 0x1.2b584aae78a57p-3,
-};
-
 template <int kCount>
 REPROCUDA_HD double polynomial(const double (&coefficients)[kCount], double x) {
   double value = coefficients[kCount - 1];
 #pragma GCC unroll 16
   for (int k = kCount - 2; k >= 0; --k) value = value * x + coefficients[k];
   return value;
+}
+
+// (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2.
+REPROCUDA_HD double exp_polynomial(double r) {
+  constexpr double kExpCoefficients[] = {
+      0x1.0000000000000p-1,  0x1.5555555555557p-3,  0x1.5555555555556p-5,  0x1.11111111100dfp-7,
+      0x1.6c16c16c162d6p-10, 0x1.a01a01abe62ddp-13, 0x1.a01a01a6d7808p-16, 0x1.71de02375656cp-19,
+      0x1.27e4db67b4303p-22, 0x1.af4ddd84882fep-26, 0x1.1f72fc730b4ffp-29,
+  };
+  return polynomial(kExpCoefficients, r);
+}
+
+// (log((1 + s) / (1 - s)) - 2 s) / s^3 in powers of s^2, for s = f / (2 + f) and 1 + f in [sqrt(1/2), sqrt(2)].
+REPROCUDA_HD double log_polynomial(double z) {
+  constexpr double kLogCoefficients[] = {
+      0x1.5555555555558p-1, 0x1.99999999952e2p-2, 0x1.2492492df148dp-2, 0x1.c71c62e5800a1p-3,
+      0x1.7462b4ab2ef6bp-3, 0x1.39fe606542ddep-3, 0x1.2b584aae78a57p-3,
+  };
+  return polynomial(kLogCoefficients, z);
 }
 
 // Masks instead of branches, where compilers see control flow that they would not make vectors of.
@@ -69,7 +75,7 @@ REPROCUDA_HD double exp_of(double x) {
   const double r = high - low;
   const double r_rest = (high - r) - low;
 
-  const double tail = r_rest + r * r * detail::polynomial(detail::kExpCoefficients, r);
+  const double tail = r_rest + r * r * detail::exp_polynomial(r);
   const double sum = 1.0 + r;
   const double sum_rest = r - (sum - 1.0);  // exact
   const double y = sum + (sum_rest + tail);
@@ -96,7 +102,7 @@ REPROCUDA_HD double log_of(double x) {
   const double s = f / (2.0 + f);
   const double z = s * s;
   const double half = 0.5 * (f * f);
-  const double rest = z * detail::polynomial(detail::kLogCoefficients, z);
+  const double rest = z * detail::log_polynomial(z);
   const double high = n * detail::kLn2High;  // exact
   const double sum = high + f;
   const double sum_rest = f - (sum - high);  // exact: high is 0, or larger than f

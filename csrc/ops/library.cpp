@@ -10,6 +10,7 @@
 #include "index_put.h"
 #include "overwrite.h"
 #include "reduce.h"
+#include "running.h"
 #include "scan.h"
 #include "scatter_add.h"
 #include "segment.h"
@@ -39,6 +40,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kEmbeddingBagSchemas);
   define(kHistogramSchemas);
   define(kScanSchemas);
+  define(kRunningSchemas);
   define(kElementarySchemas);
   define(kFingerprintSchemas);
   // Test hooks: how by-index problems are solved, process-wide.

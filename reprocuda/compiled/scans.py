@@ -1,36 +1,67 @@
-"""Shapes and derivatives of prefix sums."""
+"""Shapes and derivatives of prefix sums, products and log-sum-exps."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch.library import register_autograd
 
 from .. import ops
 from ..ops import fragment
+from ..prefixes import gradient_of_products, suffix_sums, weighted_shares
 from .support import fake
 
 
-def _meta_cumsum(self, dim):
-    return self.new_empty(torch.cumsum(self.to("meta"), dim).shape)
+def _shape_of(native: Callable) -> Callable:
+    def shape(self, dim):
+        return self.new_empty(native(self.to("meta"), dim).shape)
+
+    return shape
 
 
-def _meta_writes(self, dim, *out):
-    torch.cumsum(self.to("meta"), dim)
+def _checked_by(native: Callable) -> Callable:
+    def check(self, dim, *out):
+        native(self.to("meta"), dim)
+
+    return check
 
 
-fake("cumsum", _meta_cumsum)
-fake("cumsum_", _meta_writes, writes=True)
-fake("cumsum_out", _meta_writes, writes=True)
+for _name, _native in (("cumsum", torch.cumsum), ("cumprod", torch.cumprod), ("logcumsumexp", torch.logcumsumexp)):
+    fake(_name, _shape_of(_native))
+    fake(f"{_name}_out", _checked_by(_native), writes=True)
+    if _name != "logcumsumexp":
+        fake(f"{_name}_", _checked_by(_native), writes=True)
 
 
-def _setup(ctx, inputs, output):
+def _setup_sum(ctx, inputs, output):
     ctx.dim = inputs[1]
 
 
-def _backward(ctx, grad):
+def _backward_of_sum(ctx, grad):
+    return suffix_sums(grad, ctx.dim, ops.cumsum), None
+
+
+def _setup(ctx, inputs, output):
+    input, ctx.dim = inputs
+    ctx.save_for_backward(input, output)
+
+
+def _backward_of_product(ctx, grad):
+    """Of the second derivative it has only what does not lie behind a zero: compiled code has none at all."""
+    input, output = ctx.saved_tensors
     if grad.dim() == 0:
         return grad, None
-    return ops.cumsum(grad.flip(ctx.dim), ctx.dim).flip(ctx.dim), None
+    return gradient_of_products(grad, input, output, ctx.dim, ops.cumsum, ops.cumprod), None
 
 
-register_autograd("reprocuda::cumsum", _backward, setup_context=_setup, lib=fragment)
+def _backward_of_logarithm(ctx, grad):
+    input, output = ctx.saved_tensors
+    if grad.dim() == 0:
+        return grad, None
+    return weighted_shares(grad, input, output, ctx.dim, True), None
+
+
+register_autograd("reprocuda::cumsum", _backward_of_sum, setup_context=_setup_sum, lib=fragment)
+register_autograd("reprocuda::cumprod", _backward_of_product, setup_context=_setup, lib=fragment)
+register_autograd("reprocuda::logcumsumexp", _backward_of_logarithm, setup_context=_setup, lib=fragment)

@@ -4,7 +4,7 @@ from .bags import embedding_bag
 from .histograms import bincount, histc, histogram, histogramdd
 from .overwrites import index_copy, index_copy_, index_fill, index_fill_, put, put_, scatter, scatter_
 from .reductions import index_reduce, index_reduce_, scatter_reduce, scatter_reduce_
-from .scans import cumsum, cumsum_
+from .scans import cumprod, cumprod_, cumsum, cumsum_, logcumsumexp
 from .segments import segment_reduce
 from .sparse import coalesce, sparse_addmm, sparse_mm
 from .sums import index_add, index_add_, index_put, index_put_, scatter_add, scatter_add_, segment_sum
@@ -12,6 +12,8 @@ from .sums import index_add, index_add_, index_put, index_put_, scatter_add, sca
 __all__ = [
     "bincount",
     "coalesce",
+    "cumprod",
+    "cumprod_",
     "cumsum",
     "cumsum_",
     "embedding_bag",
@@ -28,6 +30,7 @@ __all__ = [
     "index_put_",
     "index_reduce",
     "index_reduce_",
+    "logcumsumexp",
     "put",
     "put_",
     "scatter",

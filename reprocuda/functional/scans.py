@@ -1,6 +1,8 @@
-"""Prefix sums, called directly by torch's names and arguments: every prefix its own exact sum, rounded once."""
+"""Prefix sums, products and log-sum-exps, called directly by torch's names and arguments."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -8,46 +10,73 @@ from torch import Tensor
 from .. import ops
 from ..autograd import needs_operators, transforms_active
 from ..irregular import judge, judge_in_place
+from ..prefixes import Cumprod, Cumsum, Logcumsumexp
 from .support import replace_with, wrap_dim, write_out
 
-
-class Cumsum(torch.autograd.Function):
-    """The prefix sums along `dim`, counted from the front. Linear: its derivatives are prefix sums themselves."""
-
-    @staticmethod
-    def forward(input: Tensor, dim: int) -> Tensor:
-        return ops.cumsum(input, dim)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.dim = inputs[1]
-
-    @staticmethod
-    def backward(ctx, grad):
-        return suffix_sums(grad, ctx.dim), None
-
-    @staticmethod
-    def jvp(ctx, tangent, _):
-        return Cumsum.apply(tangent, ctx.dim)
-
-    @staticmethod
-    def vmap(info, in_dims, input, dim):
-        batched = input.movedim(in_dims[0], 0)
-        if batched.dim() == 1:  # a batch of scalars: each is its own prefix
-            return Cumsum.apply(batched.unsqueeze(1), 1).squeeze(1), 0
-        return Cumsum.apply(batched, dim + 1), 0
-
-
-def suffix_sums(grad: Tensor, dim: int) -> Tensor:
-    if grad.dim() == 0:
-        return grad
-    return Cumsum.apply(grad.flip(dim), dim).flip(dim)
+_NATIVE = {"cumsum": torch.cumsum, "cumprod": torch.cumprod, "logcumsumexp": torch.logcumsumexp}
+_NATIVE_IN_PLACE = {"cumsum": torch.Tensor.cumsum_, "cumprod": torch.Tensor.cumprod_}
+_COMPILED = {"cumsum": ops.cumsum, "cumprod": ops.cumprod, "logcumsumexp": ops.logcumsumexp}
+_COMPILED_IN_PLACE = {"cumsum": ops.cumsum_, "cumprod": ops.cumprod_}
+_COMPILED_OUT = {"cumsum": ops.cumsum_out, "cumprod": ops.cumprod_out, "logcumsumexp": ops.logcumsumexp_out}
+_FUNCTIONS = {"cumsum": Cumsum, "cumprod": Cumprod, "logcumsumexp": Logcumsumexp}
 
 
 def _result_dtype(input: Tensor, dtype: torch.dtype | None) -> torch.dtype:
     if dtype is not None:
         return dtype
     return input.dtype if input.is_floating_point() or input.is_complex() else torch.int64
+
+
+def _along(op: str, source: Tensor, dim: int, native: Callable[[], Tensor]) -> Tensor:
+    """The operator `op` of `source`, whose dtype is the result's. `native` is torch's, of what the user gave."""
+    try:
+        if needs_operators(op):
+            return _COMPILED[op](source, dim)
+        if (source.requires_grad and torch.is_grad_enabled()) or transforms_active():
+            if not -max(source.dim(), 1) <= dim < max(source.dim(), 1):
+                raise ValueError(f"{op}(): dimension out of range")
+            if source.dim() == 0:
+                return _FUNCTIONS[op].apply(source.unsqueeze(0), 0).squeeze(0)
+            return _FUNCTIONS[op].apply(source, wrap_dim(dim, source.dim()))
+        return _COMPILED[op](source, dim)
+    except ValueError as reason:
+        return judge(op, reason, lambda *_: native(), source)
+
+
+def _along_out(op: str, source: Tensor, dim: int, out: Tensor, native: Callable[[], Tensor]) -> Tensor:
+    return write_out(
+        op,
+        lambda: _along(op, source, dim, lambda: _NATIVE[op](source, dim)),
+        lambda: _COMPILED_OUT[op](source, dim, out),
+        native,
+        out,
+        source,
+    )
+
+
+def _of_dtype(op: str, input: Tensor, dim: int, dtype: torch.dtype | None, out: Tensor | None) -> Tensor:
+    native = _NATIVE[op]
+    if out is None:
+        source = input.to(_result_dtype(input, dtype))
+        return _along(op, source, dim, lambda: native(input, dim, dtype=dtype))
+    if not isinstance(out, Tensor) or (dtype is not None and dtype != out.dtype):
+        return native(input, dim, dtype=dtype, out=out)
+    return _along_out(op, input.to(out.dtype), dim, out, lambda: native(input, dim, out=out))
+
+
+def _in_place(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    native = _NATIVE_IN_PLACE[op]
+    if dtype is not None and dtype != input.dtype:
+        return native(input, dim, dtype=dtype)
+    direct = needs_operators(f"{op}_")
+    if direct or transforms_active() or (input.requires_grad and torch.is_grad_enabled()):
+        return replace_with(input, _of_dtype(op, input, dim, input.dtype, None))
+    try:
+        _COMPILED_IN_PLACE[op](input, dim)
+    except ValueError as reason:
+        return judge_in_place(f"{op}_", reason, native, input, dim)
+    torch.autograd.graph.increment_version(input)
+    return input
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
@@ -75,29 +104,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Te
         >>> reprocuda.cumsum(torch.tensor([1e8, 1.0, 1.0, -1e8]), 0)[-1]
         tensor(2.)
     """
-    if out is not None:
-        if dtype is not None and dtype != out.dtype:
-            return torch.cumsum(input, dim, dtype=dtype, out=out)
-        source = input.to(out.dtype)
-        return write_out(
-            "cumsum",
-            lambda: cumsum(source, dim, dtype=out.dtype),
-            lambda: ops.cumsum_out(source, dim, out),
-            lambda: torch.cumsum(input, dim, out=out),
-            out,
-            source,
-        )
-    source = input.to(_result_dtype(input, dtype))
-    try:
-        if needs_operators("cumsum"):
-            return ops.cumsum(source, dim)
-        if (source.requires_grad and torch.is_grad_enabled()) or transforms_active():
-            if not -max(source.dim(), 1) <= dim < max(source.dim(), 1):
-                raise ValueError("cumsum(): dimension out of range")
-            return Cumsum.apply(source, wrap_dim(dim, source.dim()))
-        return ops.cumsum(source, dim)
-    except ValueError as reason:
-        return judge("cumsum", reason, torch.cumsum, input, dim, dtype=dtype)
+    return _of_dtype("cumsum", input, dim, dtype, out)
 
 
 def cumsum_(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
@@ -110,14 +117,79 @@ def cumsum_(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Ten
         >>> reprocuda.cumsum_(torch.ones(3), 0)
         tensor([1., 2., 3.])
     """
-    if dtype is not None and dtype != input.dtype:
-        return input.cumsum_(dim, dtype=dtype)
-    direct = needs_operators("cumsum_")
-    if direct or transforms_active() or (input.requires_grad and torch.is_grad_enabled()):
-        return replace_with(input, cumsum(input, dim, dtype=input.dtype))
-    try:
-        ops.cumsum_(input, dim)
-    except ValueError as reason:
-        return judge_in_place("cumsum_", reason, torch.Tensor.cumsum_, input, dim)
-    torch.autograd.graph.increment_version(input)
-    return input
+    return _in_place("cumsum", input, dim, dtype)
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
+    """The products of the first 1, 2, 3, ... elements of `input` along `dim`: torch.cumprod.
+
+    Args:
+        input: of any shape and dtype.
+        dim: the dimension to multiply along.
+        dtype: what `input` is cast to first; by default its own, and int64 for integers and bools.
+        out: where to write the result, whose dtype is then the one to cast to.
+
+    Returns:
+        A tensor of the shape of `input`.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError: whatever else torch.cumprod raises.
+
+    Determinism: fixed order. Products of float64, in one order on every device, rounded once to the dtype; integers
+    wrap. The gradient divides exact sums of products by the elements.
+
+    Cost: O(input). The gradient looks for zeros, which waits for the device; where there are any and a second
+    derivative is wanted, and inside transforms, it takes memory for every pair of elements along `dim`.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.cumprod(torch.tensor([2.0, 3.0, 0.5]), 0)
+        tensor([2., 6., 3.])
+    """
+    return _of_dtype("cumprod", input, dim, dtype, out)
+
+
+def cumprod_(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """`cumprod` written into `input`, which is returned: torch.Tensor.cumprod_.
+
+    Arguments, errors and determinism are those of `cumprod`; `dtype` can only be that of `input`.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.cumprod_(torch.full((3,), 2.0), 0)
+        tensor([2., 4., 8.])
+    """
+    return _in_place("cumprod", input, dim, dtype)
+
+
+def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+    """The logarithms of the sums of the first 1, 2, 3, ... exponentials of `input` along `dim`: torch.logcumsumexp.
+
+    Args:
+        input: floating-point; of complex dtypes torch's own operator serves.
+        dim: the dimension to sum along.
+        out: where to write the result.
+
+    Returns:
+        A tensor like `input`.
+
+    Raises:
+        IndexError: `dim` is out of range.
+        RuntimeError, NotImplementedError: whatever else torch.logcumsumexp raises.
+
+    Determinism: fixed order. Every sum is relative to the largest element so far, in float64, in one order on every
+    device, and rounded once; exp and log are our own, and so are those of the derivatives.
+
+    Cost: O(input), with two exponentials and a logarithm an element.
+
+    Example:
+        >>> import torch, reprocuda
+        >>> reprocuda.logcumsumexp(torch.tensor([1e4, -1e4, -torch.inf]), 0)
+        tensor([10000., 10000., 10000.])
+    """
+    if input.is_complex() or not (out is None or isinstance(out, Tensor)):
+        return torch.logcumsumexp(input, dim, out=out)
+    if out is None:
+        return _along("logcumsumexp", input, dim, lambda: torch.logcumsumexp(input, dim))
+    return _along_out("logcumsumexp", input, dim, out, lambda: torch.logcumsumexp(input, dim, out=out))

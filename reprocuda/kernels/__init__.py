@@ -10,7 +10,7 @@ from .bags import EMBEDDING_BAG, SPARSE_EMBEDDING
 from .histograms import BINCOUNT, HISTC, HISTOGRAM, HISTOGRAMDD
 from .overwrites import INDEX_COPY, PUT, SCATTER
 from .reductions import INDEX_REDUCE, SCATTER_REDUCE
-from .scans import CUMSUM
+from .scans import CUMPROD, CUMSUM, LOGCUMSUMEXP
 from .segments import SEGMENT_REDUCE
 from .sparse import COALESCE, SPARSE_ADDMM, SPARSE_MM
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
@@ -18,6 +18,7 @@ from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 __all__ = [
     "BINCOUNT",
     "COALESCE",
+    "CUMPROD",
     "CUMSUM",
     "EMBEDDING",
     "EMBEDDING_BAG",
@@ -28,6 +29,7 @@ __all__ = [
     "INDEX_COPY",
     "INDEX_PUT",
     "INDEX_REDUCE",
+    "LOGCUMSUMEXP",
     "PUT",
     "SCATTER",
     "SCATTER_ADD",

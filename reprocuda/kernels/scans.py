@@ -1,4 +1,4 @@
-"""What replaces aten's prefix sums."""
+"""What replaces aten's prefix sums, products and log-sum-exps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..overrides import Override, Slot
 from .support import ERRORS, writes_through
 
 
-def _cumsum(slot: Slot) -> Callable:
+def _of_dtype(slot: Slot) -> Callable:
     switch, keys = slot.switch, slot.keys
 
     def kernel(self, dim, *, dtype=None):
@@ -27,7 +27,7 @@ def _cumsum(slot: Slot) -> Callable:
     return kernel
 
 
-def _cumsum_(slot: Slot) -> Callable:
+def _in_place(slot: Slot) -> Callable:
     switch, keys = slot.switch, slot.keys
 
     def kernel(self, dim, *, dtype=None):
@@ -42,7 +42,7 @@ def _cumsum_(slot: Slot) -> Callable:
     return kernel
 
 
-def _cumsum_out(slot: Slot) -> Callable:
+def _out(slot: Slot) -> Callable:
     switch, keys = slot.switch, slot.keys
 
     def kernel(self, dim, *, dtype=None, out):
@@ -57,12 +57,50 @@ def _cumsum_out(slot: Slot) -> Callable:
     return kernel
 
 
-def _sums_of_dtype(self, dim, *, dtype=None):
-    return ops.cumsum(self, dim)
+def _logcumsumexp(slot: Slot) -> Callable:
+    switch, keys = slot.switch, slot.keys
+
+    def kernel(self, dim):
+        try:
+            if not switch.on or self.is_complex():
+                return slot.native(keys, self, dim)
+            return slot.ours(self, dim)
+        except ERRORS as error:
+            return slot.failed(error, self, dim)
+
+    return kernel
+
+
+def _logcumsumexp_out(slot: Slot) -> Callable:
+    switch, keys = slot.switch, slot.keys
+
+    def kernel(self, dim, *, out):
+        try:
+            if not switch.on or self.is_complex():
+                return slot.native(keys, self, dim, out=out)
+            slot.ours(self, dim, out)
+            return out
+        except ERRORS as error:
+            return slot.failed(error, self, dim, out=out)
+
+    return kernel
+
+
+def _written_through(functional: Callable) -> Callable:
+    return writes_through(lambda self, dim, *, dtype=None: functional(self, dim))
 
 
 CUMSUM = (
-    Override("cumsum", ops.cumsum, _cumsum),
-    Override("cumsum_", ops.cumsum_, _cumsum_, in_place=True),
-    Override("cumsum.out", ops.cumsum_out, _cumsum_out, repair=writes_through(_sums_of_dtype)),
+    Override("cumsum", ops.cumsum, _of_dtype),
+    Override("cumsum_", ops.cumsum_, _in_place, in_place=True),
+    Override("cumsum.out", ops.cumsum_out, _out, repair=_written_through(ops.cumsum)),
+)
+CUMPROD = (
+    Override("cumprod", ops.cumprod, _of_dtype),
+    Override("cumprod_", ops.cumprod_, _in_place, in_place=True),
+    Override("cumprod.out", ops.cumprod_out, _out, repair=_written_through(ops.cumprod)),
+)
+LOGCUMSUMEXP = (
+    Override("_logcumsumexp", ops.logcumsumexp, _logcumsumexp),
+    Override("_logcumsumexp.out", ops.logcumsumexp_out, _logcumsumexp_out, repair=_written_through(ops.logcumsumexp)),
 )

@@ -28,6 +28,7 @@ PYBIND11_MODULE(reprocuda_emulation, module) {
   bind_extrema(module);
   bind_scans(module);
   bind_elementary(module);
+  bind_running(module);
 }
 
 }  // namespace reprocuda::testing

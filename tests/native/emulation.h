@@ -13,5 +13,6 @@ void bind_accumulation(py::module_& module); // the CUDA backend: emulation_prob
 void bind_extrema(py::module_& module);      // emulation_extrema.cpp
 void bind_scans(py::module_& module);        // emulation_scans.cpp
 void bind_elementary(py::module_& module);   // exp and log: emulation_elementary.cpp
+void bind_running(py::module_& module);      // cumprod and logcumsumexp: emulation_running.cpp
 
 }  // namespace reprocuda::testing

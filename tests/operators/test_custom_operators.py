@@ -62,6 +62,11 @@ FUNCTIONAL = {
         )
         for reduce in ("sum", "mean", "prod", "amax", "amin") for own in (True, False)
     },
+    "cumprod": lambda: (ops.cumprod, real(3, 2), 0),
+    "cumprod scalar": lambda: (ops.cumprod, real(), 0),
+    "logcumsumexp scalar": lambda: (ops.logcumsumexp, real(), -1),
+    "cumprod complex": lambda: (ops.cumprod, real(2, 3, dtype=torch.complex64), -1),
+    "logcumsumexp": lambda: (ops.logcumsumexp, real(3, 2), 0),
     "exp": lambda: (ops.exp, real(2, 3)),
     "log": lambda: (ops.log, (torch.rand(2, 3) + 0.5).requires_grad_()),
     "index_select": lambda: (ops.index_select, real(4, 2), 0, INDEX),
@@ -106,6 +111,9 @@ MUTATING = {
     "index_put_rows_": lambda: (ops.index_put_rows_, real(4, 2, grad=False), INDEX, real(3, 1, grad=False)),
     "cumsum_": lambda: (ops.cumsum_, real(3, 4, grad=False), 0),
     "cumsum_out": lambda: (ops.cumsum_out, real(3, 4, grad=False), 0, torch.empty(3, 4)),
+    "cumprod_": lambda: (ops.cumprod_, real(4, 2, grad=False), 0),
+    "cumprod_out": lambda: (ops.cumprod_out, real(4, 2, grad=False), 0, torch.empty(4, 2)),
+    "logcumsumexp_out": lambda: (ops.logcumsumexp_out, real(4, 2, grad=False), 1, torch.empty(4, 2)),
     "fingerprint_": lambda: (ops.fingerprint_, torch.zeros(2, 2, dtype=torch.int64), 1, real(3, grad=False)),
     "index_add_planned_": lambda: (
         ops.index_add_planned_, real(4, 2, grad=False), 0, PLAN.permutation, PLAN.offsets, real(3, 2, grad=False),
