@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "../numerics/exact_product.h"
@@ -177,7 +178,7 @@ void multiply_exactly(const RowsJob<T, Position>& job, int64_t first, int64_t la
       }
     };
     T result{};  // not in place: the next round may need `self` again
-    multiply_until_settled(last - first + 1, memory, multiply_all, &result);
+    multiply_until_settled(last - first + 1, std::numeric_limits<int64_t>::max(), memory, multiply_all, &result);
     job.out[at + columns[c]] = result;
   }
 }

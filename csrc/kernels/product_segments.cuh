@@ -100,10 +100,10 @@ struct ProductSettler {
   __device__ T round(const Factors<T>& factors, int64_t output) const {
     T result;
     if (product_of(0).round(&result)) return result;
-    const auto memory = [&](int64_t size) { return size <= pool_words ? pool : nullptr; };
+    const auto memory = [&](int64_t) { return pool; };
     const auto multiply_all = [&](ExactProduct& product) { factors.multiply_into(product, 0, 1); };
-    if (!multiply_until_settled(factors.count(), memory, multiply_all, &result)) {
-      report_unsettled_product(output, factors.count(), pool_words);
+    if (!multiply_until_settled(factors.count(), pool_words, memory, multiply_all, &result)) {
+      report_unsettled_product(output, factors.count(), pool_words - ExactProduct::kSpareWords);
     }
     return result;
   }

@@ -186,16 +186,18 @@ REPROCUDA_HD int64_t exact_product_words(int64_t num_factors) {
 }
 
 // `multiply_all(product)` multiplies in every factor, as often as it is asked to: each time that the result is not settled,
-// with more of the words that `memory(words)` returns. False if there are none (nullptr).
+// with more of the words that `memory(words)` returns, at last with as many as hold the whole product, or all of
+// `available` (more than the first round takes). False if those do not settle it.
 template <class T, class Memory, class MultiplyAll>
-REPROCUDA_HD bool multiply_until_settled(int64_t num_factors, Memory&& memory, MultiplyAll&& multiply_all, T* result) {
-  const int64_t most = exact_product_words<T>(num_factors) - ExactProduct::kSpareWords;
+REPROCUDA_HD bool multiply_until_settled(int64_t num_factors, int64_t available, Memory&& memory, MultiplyAll&& multiply_all,
+                                         T* result) {
+  const int64_t whole = exact_product_words<T>(num_factors);
+  const int64_t most = (whole < available ? whole : available) - ExactProduct::kSpareWords;
   for (int64_t capacity = ExactProduct::kSmallestCapacity;; capacity = capacity < most / 8 ? capacity * 8 : most) {
-    uint32_t* const words = memory(capacity + ExactProduct::kSpareWords);
-    if (words == nullptr) return false;
-    ExactProduct product(words, capacity);
+    ExactProduct product(memory(capacity + ExactProduct::kSpareWords), capacity);
     multiply_all(product);
     if (product.round(result)) return true;
+    if (capacity >= most) return false;
   }
 }
 

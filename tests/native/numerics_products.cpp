@@ -64,14 +64,14 @@ py::tuple exact_product(Doubles values, const std::string& dtype, int64_t capaci
   });
 }
 
-// Also returns the words asked for; no more than `limit` are given.
-py::tuple product_until_settled(Doubles values, const std::string& dtype, int64_t limit) {
+// Also returns the words asked for, of `available` ones.
+py::tuple product_until_settled(Doubles values, const std::string& dtype, int64_t available) {
   py::list asked;
   std::vector<uint32_t> words;
   const auto memory = [&](int64_t size) {
     asked.append(size);
     words.assign(static_cast<size_t>(size), 0xabababab);
-    return size <= limit ? words.data() : nullptr;
+    return words.data();
   };
   return with_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -80,7 +80,7 @@ py::tuple product_until_settled(Doubles values, const std::string& dtype, int64_
       const auto multiply_all = [&](ExactProduct& product) {
         for (int64_t i = 0; i < terms; ++i) product.multiply(x[i]);
       };
-      return multiply_until_settled(terms, memory, multiply_all, result);
+      return multiply_until_settled(terms, available, memory, multiply_all, result);
     });
     return py::make_tuple(results[0], results[1], asked);
   });
@@ -96,7 +96,7 @@ void bind_products(py::module_& module) {
   module.def("exact_product", &exact_product, py::arg("values"), py::arg("dtype"), py::arg("capacity"),
              py::arg("chunk") = 1 << 30, py::arg("mode") = "nearest");
   module.def("product_until_settled", &product_until_settled, py::arg("values"), py::arg("dtype"),
-             py::arg("limit") = int64_t{1} << 40);
+             py::arg("available") = int64_t{1} << 40);
 }
 
 }  // namespace reprocuda::testing

@@ -130,8 +130,11 @@ def test_a_tie_that_is_missed_by_little(n: int):
     settled, bits, asked = numerics.product_until_settled(values, "float64")
     assert settled[0] and bits[0] == want[0]
     assert len(asked) == (1 if n <= 210 else 2)
-    refused, *_ = numerics.product_until_settled(values, "float64", limit=asked[0])
+    refused, *_ = numerics.product_until_settled(values, "float64", available=asked[0])
     assert refused[0] == (n <= 210)
+    settled, bits, fewer = numerics.product_until_settled(values, "float64", available=20)  # a second round has more
+    assert settled[0] and bits[0] == want[0]
+    assert fewer == asked[:1] if n <= 210 else fewer == [asked[0], 20] and asked[1] > 20
 
 
 @pytest.mark.parametrize("bits_in_all", [48_000, 190_000, 400_000])
