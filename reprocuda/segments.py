@@ -21,6 +21,7 @@ from .routes import PlanRoute
 _REDUCTIONS = {name: name for name in ("sum", "mean", "amax", "amin", "prod")} | {"max": "amax", "min": "amin"}
 # What an empty segment is, and what the others start from, where the user gives no initial value.
 _INITIAL = {"sum": 0.0, "mean": math.nan, "amax": -math.inf, "amin": math.inf, "prod": 1.0}
+_MUST_COVER = "lengths must not be negative, and sum to the number of rows"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,9 @@ def layout(
         size = lengths.shape[-1]
         if readable and not unsafe:
             return _layout(_covering(lengths, num_rows, num_slices), data, axis, size, margins=False)
+        if not unsafe and torch.compiler.is_compiling():
+            covers_data = (lengths >= 0).all() & (lengths.sum(-1) == num_rows).all()
+            torch._assert_async(covers_data, f"segment_reduce(): {_MUST_COVER}")
         offsets = _behind_zero(lengths)
     size = offsets.shape[-1] - 1
     if readable and (given.is_cpu or checks.on):
@@ -107,7 +111,7 @@ def _covering(lengths: Tensor, num_rows: int, num_slices: int) -> Tensor:
     if lengths.numel():
         wrong = wrong | (lengths.min() < 0)
     if bool(wrong):
-        raise ValueError("lengths must not be negative, and sum to the number of rows")
+        raise ValueError(_MUST_COVER)
     return edges
 
 

@@ -181,7 +181,8 @@ def _reduced_in_place(op: _Operator, input: Tensor, dim: int, index: Tensor, src
     if is_torchs(input, how.reduce):
         return op.native_(input, dim, index, src, how.reduce, include_self=how.include_self)
     if needs_operators(f"{op.name}_"):
-        return replace_with(input, _reduced(op, input, dim, index, src, how, None))
+        # Of a copy: the derivative needs what was there before.
+        return replace_with(input, _reduced(op, input.clone(), dim, index, src, how, None))
     try:
         return reduce_(op.route(wrap_dim(dim, input.dim())), input, src, (index,), how)
     except ValueError as reason:

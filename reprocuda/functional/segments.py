@@ -40,7 +40,8 @@ def segment_reduce(
     Raises:
         RuntimeError, NotImplementedError: whatever torch.segment_reduce raises; lengths or offsets that fall or leave
             `data`, which torch does not always look at. On CUDA, as in compiled code, offsets and unsafe lengths are
-            not read, which would wait for the device, but bounded by `data`; see `check_indices`.
+            not read, which would wait for the device, but bounded by `data`; see `check_indices`. Other lengths that
+            do not cover `data` are a device assert in code compiled for CUDA.
 
     Determinism: exact. A mean with an initial value other than 0 is not: its sum is rounded to float64, where it may
         overflow, and divided then. The members of a segment may come in any order. In derivatives, a factor of a

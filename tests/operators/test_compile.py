@@ -72,3 +72,34 @@ def test_shape_errors_come_at_compile_time():
     add = torch.compile(lambda x, i, s: reprocuda.index_add(x, 0, i, s), backend="aot_eager")
     with pytest.raises(Exception, match=r"(?i)source|shape|size"):
         add(torch.zeros(3, 2), torch.tensor([1]), torch.ones(1, 3))
+
+
+IN_PLACE = {
+    f"{name} {reduce} {include_self}": (name, reduce, include_self)
+    for name, reductions in {
+        "scatter_reduce_": ("sum", "mean", "prod", "amax", "amin"),
+        "index_reduce_": ("mean", "prod", "amax", "amin"),
+    }.items()
+    for reduce in reductions
+    for include_self in (True, False)
+}
+
+
+@pytest.mark.parametrize("case", IN_PLACE)
+def test_gradients_through_compiled_reductions_in_place(case):
+    name, reduce, include_self = IN_PLACE[case]
+    index = torch.tensor([0, 1, 0])
+
+    def reduced(base, src, inplace):
+        return inplace(base * 1, 0, index, src, reduce, include_self=include_self)
+
+    results = []
+    for run, inplace in (
+        (reduced, getattr(torch.Tensor, name)),
+        (torch.compile(reduced, fullgraph=True, backend="aot_eager"), getattr(reprocuda, name)),
+    ):
+        base, src = torch.tensor([1.0, 5.0], requires_grad=True), torch.tensor([2.0, 3.0, 4.0], requires_grad=True)
+        result = run(base, src, inplace)
+        results.append((result, *torch.autograd.grad(result.sum(), (base, src))))
+    for want, got in zip(*results, strict=True):
+        assert torch.equal(got, want)

@@ -354,6 +354,26 @@ def test_lengths_that_do_not_cover_the_data():
     assert got.tolist() == [1, 9]
 
 
+@pytest.mark.parametrize("lengths", [[1, 2], [3, 4], [-1, 5], [], [[1, 3], [2, 1]], [[5, -1], [2, 2]]])
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_compiled_code_refuses_lengths_that_do_not_cover_the_data(lengths, needs_grad):
+    lengths = torch.tensor(lengths, dtype=torch.long)
+    axis = lengths.dim() - 1
+    data = torch.ones(4) if axis == 0 else torch.ones(2, 4)
+    data.requires_grad_(needs_grad)
+    call = lambda x, at, ns=reprocuda: ns.segment_reduce(x, "sum", lengths=at, axis=axis)  # noqa: E731
+    with pytest.raises(RuntimeError):
+        call(data.detach(), lengths, torch)
+    torch._dynamo.reset()
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    with pytest.raises(RuntimeError, match="sum to the number of rows"):
+        compiled(data, lengths)
+    fitting = torch.zeros_like(lengths)
+    if lengths.numel():
+        fitting[..., 0] = 4
+        assert torch.equal(compiled(data, fitting), call(data, fitting))
+
+
 def test_a_planned_reduction_refuses():
     plan = reprocuda.SegmentPlan.from_offsets(torch.tensor([0, 1, 3]))
     rows = torch.ones(3, 2)
