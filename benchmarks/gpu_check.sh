@@ -41,11 +41,11 @@ stage 'what runs' 30 "$python" -c '
 import reprocuda, torch
 assert reprocuda.build_info()["cuda_loaded"], reprocuda.build_info()
 print(torch.cuda.get_device_name(), torch.__version__, reprocuda.build_info())'
-stage 'bits: CUDA against the CPU' 60 "$python" -m benchmarks.gpu_bits
+stage 'bits: CUDA against the CPU' 90 "$python" -m benchmarks.gpu_bits
 stage 'tests on the GPU' 80 "$python" -m pytest tests/gpu --no-header
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do
-    stage "sanitizer: $tool" 45 \
+    stage "sanitizer: $tool" 60 \
       compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" -m benchmarks.gpu_bits --short
   done
 else

@@ -11,6 +11,7 @@ from fractions import Fraction
 import pytest
 import torch
 
+import reprocuda
 from benchmarks.__main__ import run_case
 from benchmarks.cases import bags
 from benchmarks.cases.base import ALL_NAN, FORCED_EXACT, OURS
@@ -22,6 +23,9 @@ from benchmarks.cases.scans import Cumsum
 from benchmarks.cases.segments import ScatterExtremum, SegmentReducing
 from benchmarks.cases.sums import EmbeddingBackward, IndexAdd, ScatterAdd
 from benchmarks.exactness import exact_sum, round_once
+from benchmarks.gpu_bits import DTYPES as DEVICE_DTYPES
+from benchmarks.gpu_bits import compare, tensors_of
+from benchmarks.gpu_problems import problems
 from benchmarks.readme import measured, rewritten
 from benchmarks.report import draw, markdown
 
@@ -194,3 +198,21 @@ def test_reports_say_what_was_measured(tmp_path):
     assert measured(document) in rewritten(readme, document)
     assert rewritten(readme, document).startswith("before\n")
     assert rewritten(readme, document).endswith("after\n")
+
+
+def test_the_device_is_asked_about_every_operator_that_is_on_it():
+    asked = {problem.operator for dtype in DEVICE_DTYPES for problem in problems((4, 1, 3), dtype)}
+    assert asked == {operator.name for operator in reprocuda.registry.values() if "cuda" in operator.devices}
+
+
+@pytest.mark.parametrize("dtype", DEVICE_DTYPES, ids=str)
+def test_what_the_device_is_asked_runs(dtype):
+    """Here on the CPU, beside itself; a result that differs by one bit is told."""
+    for shape in ((1, 1, 1), (300, 5, 7)):
+        for problem in problems(shape, dtype):
+            right = tensors_of(problem.run(*problem.inputs))
+            assert compare(problem, right, "auto", True, short=True, device="cpu") == "same", problem.name
+            if right[0].numel():
+                wrong = [tensor.clone() for tensor in right]
+                wrong[0].view(-1).view(torch.uint8)[:1].bitwise_xor_(1)
+                assert compare(problem, wrong, "auto", True, short=True, device="cpu") == "other bits", problem.name
