@@ -66,11 +66,9 @@ class Bins {
  private:
   // Where edges are equal there is nothing to divide by: 0, as what torch makes of 0 / 0.
   REPROCUDA_HD int64_t interpolated(Value distance) const {
-    if (!(width_ > 0)) return 0;
-    const Value scaled = A::rounded(distance * bins_);
-    const Value at = A::rounded(scaled / width_);
-    if (at <= bins_) return static_cast<int64_t>(at);
-    return static_cast<int64_t>(A::rounded(A::rounded(distance / width_) * bins_));  // the product has overflown
+    Value at = A::rounded(A::rounded(distance * bins_) / width_);
+    if (!(at <= bins_)) at = A::rounded(A::rounded(distance / width_) * bins_);  // the product may have overflown
+    return at <= bins_ ? static_cast<int64_t>(at) : 0;
   }
 
   REPROCUDA_HD int64_t last_not_above(Value x, int64_t begin, int64_t end) const {

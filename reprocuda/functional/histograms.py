@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import histograms as h
 from .. import ops
+from ..autograd import below_autograd
 from ..irregular import write_resized
 
 Range = Sequence[float] | None
@@ -71,13 +72,19 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         >>> reprocuda.histc(torch.tensor([0, 1, 1, 3]), bins=4, min=0, max=3)
         tensor([1, 2, 0, 1])
     """
+    if out is not None and (out.dtype != input.dtype or out.device != input.device):
+        return torch.histc(input, bins, min=min, max=max, out=out)
     low, high = h.around(min, 0.5, input.dtype) if min == max != 0 and input.is_floating_point() else (min, max)
     compute = ops.histc if torch.compiler.is_compiling() else h.histc_counts
     result = compute(input, bins, low, high)
     if result is None:
         given = {} if out is None else {"out": out}
         return torch.histc(input, bins, min=min, max=max, **given)
-    return result if out is None else write_resized(out, result)
+    if out is None or not out.requires_grad:
+        return result if out is None else write_resized(out, result)
+    torch.autograd.graph.increment_version(out)
+    with below_autograd():  # torch has no derivative here, and takes an out that requires one
+        return write_resized(out, result)
 
 
 def histogram(

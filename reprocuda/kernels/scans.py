@@ -87,18 +87,30 @@ def _logcumsumexp_out(slot: Slot) -> Callable:
 
 
 def _written_through(functional: Callable) -> Callable:
-    return writes_through(lambda self, dim, *, dtype=None: functional(self, dim))
+    return writes_through(lambda self, dim: functional(self, dim))
+
+
+def _cast_and_written_through(functional: Callable) -> Callable:
+    write = _written_through(functional)
+
+    def repair(self, dim, *, dtype=None, out):
+        try:
+            return write(self.to(out.dtype), dim, out=out)
+        except ValueError:  # a dtype that is not ours
+            return NotImplemented
+
+    return repair
 
 
 CUMSUM = (
     Override("cumsum", ops.cumsum, _of_dtype),
     Override("cumsum_", ops.cumsum_, _in_place, in_place=True),
-    Override("cumsum.out", ops.cumsum_out, _out, repair=_written_through(ops.cumsum)),
+    Override("cumsum.out", ops.cumsum_out, _out, repair=_cast_and_written_through(ops.cumsum)),
 )
 CUMPROD = (
     Override("cumprod", ops.cumprod, _of_dtype),
     Override("cumprod_", ops.cumprod_, _in_place, in_place=True),
-    Override("cumprod.out", ops.cumprod_out, _out, repair=_written_through(ops.cumprod)),
+    Override("cumprod.out", ops.cumprod_out, _out, repair=_cast_and_written_through(ops.cumprod)),
 )
 LOGCUMSUMEXP = (
     Override("_logcumsumexp", ops.logcumsumexp, _logcumsumexp),

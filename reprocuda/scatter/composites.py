@@ -1,7 +1,8 @@
 """torch_scatter's composites: what is made of several reductions and elementwise steps.
 
 Every sum in them is exact and every other step rounded once, so the order of the elements and the number of threads do
-not matter. exp and log are our own (elementary.py), so neither does the device.
+not matter. exp and log are our own (elementary.py), so neither does the device. The 16-bit formats are computed with in
+float32, where their sums do not overflow, and rounded at the end.
 """
 
 from __future__ import annotations
@@ -59,12 +60,14 @@ def scatter_std(
         size = size_of_result(op, where, dim_size)
     zeros = src.new_zeros(result_shape(src, dim, size))
     mean = functional.scatter_reduce(zeros, dim, where, src, "mean", include_self=False)
-    deviation = src - reading.gather(mean, dim, where)
-    squares = scatter_sum(deviation * deviation, where, dim, out, size)
+    deviation = _wide(src) - reading.gather(_wide(mean), dim, where)
+    start = None if out is None else _wide(out).clone()
+    squares = scatter_sum(deviation * deviation, where, dim, start, size)
     divisor = counts(index, src, dim, size).sub_(1 if unbiased else 0).clamp_(min=1).to(torch.float64)
     # In float64: the dtype of src may not hold the number of elements.
-    variance = (squares.to(torch.float64) / divisor).to(src.dtype)
-    return variance.sqrt() if out is None else out.copy_(variance.sqrt())
+    variance = (squares.to(torch.float64) / divisor).to(squares.dtype)
+    result = variance.sqrt().to(src.dtype)
+    return result if out is None else out.copy_(result)
 
 
 @reports_index
@@ -95,9 +98,10 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
     """
     op = "scatter_softmax"
     where, dim, size = _groups(op, src, index, dim, dim_size)
+    dtype, src = src.dtype, _wide(src)
     powers = exp(src - reading.gather(_largest(src, where, dim, size), dim, where))
     sums = scatter_sum(powers, where, dim, dim_size=size)
-    return powers / reading.gather(sums, dim, where)
+    return (powers / reading.gather(sums, dim, where)).to(dtype)
 
 
 @reports_index
@@ -117,9 +121,10 @@ def scatter_log_softmax(
     """
     op = "scatter_log_softmax"
     where, dim, size = _groups(op, src, index, dim, dim_size)
+    dtype, src = src.dtype, _wide(src)
     centred = src - reading.gather(_largest(src, where, dim, size), dim, where)
     sums = scatter_sum(exp(centred), where, dim, dim_size=size)
-    return centred - reading.gather(log(sums + eps), dim, where)
+    return (centred - reading.gather(log(sums + eps), dim, where)).to(dtype)
 
 
 @reports_index
@@ -159,7 +164,8 @@ def scatter_logsumexp(
         check_out(op, out, src, check_dim(op, dim, src.dim()))
         dim_size = out.shape[dim]
     where, dim, size = _groups(op, src, index, dim, dim_size)
-    own = None if out is None else out.clone()
+    dtype, src = src.dtype, _wide(src)
+    own = None if out is None else _wide(out).clone()
     largest = _largest(src, where, dim, size, own)
     centre = torch.where(largest.isinf(), 0, largest)  # of infinities the difference would be NaN
     start = None if own is None else exp(own - centre).clone()
@@ -168,7 +174,7 @@ def scatter_logsumexp(
     # Not even eps may remain of a sum of nothing, or of exp(-inf).
     result = torch.where(largest == -torch.inf, largest, result)
     empty = counts(index, src, dim, size) == 0
-    result = torch.where(empty, torch.zeros_like(result) if own is None else own, result)
+    result = torch.where(empty, torch.zeros_like(result) if own is None else own, result).to(dtype)
     return result if out is None else out.copy_(result)
 
 
@@ -177,6 +183,10 @@ def _groups(op: str, src: Tensor, index: Tensor, dim: int, dim_size: int | None)
         raise ValueError(f"{op}(): src must be floating-point, got {src.dtype}")
     where, dim = align(op, src, index, dim)
     return where, dim, size_of_result(op, where, dim_size)
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 def _largest(src: Tensor, index: Tensor, dim: int, size: int, own: Tensor | None = None) -> Tensor:

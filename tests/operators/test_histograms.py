@@ -212,6 +212,19 @@ def test_histc_writes_into_out():
         assert out.tolist() == [2, 1]
 
 
+@pytest.mark.parametrize("ns, ops", [(torch, []), (torch, None), (reprocuda, [])])
+def test_what_histc_takes_for_out(ns, ops):
+    x = torch.tensor([0.0, 0.2, 1.0])
+    with reprocuda.enabled(ops=ops):
+        for wrong in (torch.zeros(2).double(), torch.zeros(2).int(), torch.zeros(2, device="meta")):
+            with pytest.raises(RuntimeError):
+                ns.histc(x, 2, 0, 1, out=wrong)
+        for size in (0, 2):
+            out = torch.zeros(size, requires_grad=True)
+            assert ns.histc(x, 2, 0, 1, out=out) is out
+            assert out.tolist() == [2, 1] and out.is_leaf and out.requires_grad
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("bins", [5, torch.tensor([0.0, 0.5, 0.75, 1.0])], ids=["count", "edges"])
 def test_histogram_writes_into_out(bins, weighted):

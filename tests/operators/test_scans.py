@@ -357,3 +357,27 @@ def test_in_torchs_place():
         with pytest.raises(IndexError):
             torch.cumsum(x, 2)
     assert not torch.equal(bits(torch.cumsum(x, 1)), bits(expected))
+
+
+OUT_DTYPES = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.int64, torch.int32),
+    *(torch.uint8, torch.bool, torch.uint16, torch.uint64, torch.float8_e4m3fn),
+)
+
+
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", OUT_DTYPES)
+@pytest.mark.parametrize("size", [0, 3])
+def test_out_of_another_dtype_and_shape(op, dtype, size):
+    """Resized or refused as by torch, in torch's place and called directly."""
+    for x in (torch.tensor([1.0, 2, 3]), torch.tensor([1, 2, 3]), torch.tensor([1.0, 2, 3]).to(dtype)):
+        outcomes = []
+        for ns, ops in ((torch, []), (torch, None), (reprocuda, [])):
+            with reprocuda.enabled(ops=ops):
+                out = torch.empty(size, dtype=dtype)
+                try:
+                    assert getattr(ns, op)(x, 0, out=out) is out
+                    outcomes.append((out.dtype, out.tolist()))
+                except RuntimeError as error:
+                    outcomes.append(type(error))
+        assert outcomes[1:] == outcomes[:1] * 2

@@ -232,6 +232,27 @@ def test_bools_have_no_mean_and_out_stays():
             assert out.item()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_composites_of_more_halves_than_a_half_can_count(dtype):
+    many = 70_000
+    index, same = torch.zeros(many, dtype=torch.long), torch.zeros(many, dtype=dtype)
+    apart = torch.where(torch.arange(many) % 2 == 0, 1, -1).to(dtype)
+    for got, want in (
+        (scatter_softmax(same, index), 1 / many),
+        (scatter_log_softmax(same, index), -math.log(many)),
+        (scatter_logsumexp(same, index), math.log(many)),
+        (scatter_logsumexp(same, index, out=same[:1].clone()), math.log(many + 1)),
+        (scatter_std(apart, index, unbiased=False), 1.0),
+        (scatter_std(apart * 300, index, unbiased=False), 300.0),
+        (scatter_std(apart, index, out=same[:1].clone(), unbiased=False), 1.0),
+    ):
+        assert got.dtype == dtype
+        assert_same_bits(got, torch.full_like(got, want))
+    leaf = same.clone().requires_grad_()
+    gradient = torch.autograd.grad(scatter_logsumexp(leaf, index).sum(), leaf)[0]
+    assert_same_bits(gradient, torch.full_like(gradient, 1 / many))
+
+
 def test_a_count_that_the_dtype_does_not_hold():
     """The number of elements is never rounded to, and never wraps in, the dtype of the result."""
     index = torch.zeros(70_000, dtype=torch.long)
