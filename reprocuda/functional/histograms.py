@@ -11,6 +11,7 @@ from .. import histograms as h
 from .. import ops
 from ..autograd import below_autograd
 from ..irregular import write_resized
+from .support import is_integer, require_integer, require_tensor
 
 Range = Sequence[float] | None
 
@@ -38,8 +39,11 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         >>> reprocuda.bincount(torch.tensor([0, 2, 2]), torch.tensor([1.0, 0.5, 0.25]))
         tensor([1.0000, 0.0000, 0.7500])
     """
+    require_tensor("bincount", "input", input)
+    require_integer("bincount", "minlength", minlength)
     if weights is None:
         return torch.bincount(input, weights, minlength)
+    require_tensor("bincount", "weights", weights)
     if torch.compiler.is_compiling():
         return ops.bincount(input, weights, minlength)
     result = h.weighted_counts(input, weights, minlength)
@@ -72,6 +76,11 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         >>> reprocuda.histc(torch.tensor([0, 1, 1, 3]), bins=4, min=0, max=3)
         tensor([1, 2, 0, 1])
     """
+    require_tensor("histc", "input", input)
+    require_integer("histc", "bins", bins)
+    for name, end in ("min", min), ("max", max):
+        if end is None or isinstance(end, (str, bytes)):
+            raise TypeError(f"histc(): argument '{name}' must be Number, not {type(end).__name__}: {end!r}")
     if out is not None and (out.dtype != input.dtype or out.device != input.device):
         return torch.histc(input, bins, min=min, max=max, out=out)
     low, high = h.around(min, 0.5, input.dtype) if min == max != 0 and input.is_floating_point() else (min, max)
@@ -121,6 +130,9 @@ def histogram(
         >>> reprocuda.histogram(torch.tensor([0.5, 1.5, 1.0]), 2, range=(0.0, 2.0)).hist
         tensor([1., 2.])
     """
+    if not (isinstance(bins, Tensor) or is_integer(bins)):
+        raise TypeError(f"histogram(): argument 'bins' must be int or Tensor, not {type(bins).__name__}: {bins!r}")
+    _require("histogram", input, range, weight)
     result = None
     if out is None or h.can_take(out, input):
         result = h.one_dimension(input, bins, range, weight, density, _by_counts(), _by_edges())
@@ -131,6 +143,14 @@ def histogram(
     if out is not None:
         result = tuple(write_resized(*pair) for pair in zip(out, result, strict=True))
     return torch.return_types.histogram(result)
+
+
+def _require(op: str, input: Tensor, range: Range, weight: Tensor | None) -> None:
+    require_tensor(op, "input", input)
+    if weight is not None:
+        require_tensor(op, "weight", weight)
+    if range is not None and not isinstance(range, (list, tuple)):
+        raise TypeError(f"{op}(): argument 'range' must be a sequence of floats, not {type(range).__name__}: {range!r}")
 
 
 def _by_counts() -> Callable:
@@ -174,10 +194,16 @@ def histogramdd(
         tensor([[1.],
                 [1.]])
     """
+    _require("histogramdd", input, range, weight)
+    one, several = is_integer(bins), isinstance(bins, (list, tuple))
+    by_edges = several and len(bins) > 0 and all(isinstance(part, Tensor) for part in bins)
+    if not (one or by_edges or (several and all(is_integer(part) for part in bins))):
+        expected = "int, a sequence of ints or of Tensors"
+        raise TypeError(f"histogramdd(): argument 'bins' must be {expected}, not {type(bins).__name__}: {bins!r}")
     result = None
-    if isinstance(bins, int):
+    if one:
         result = _by_counts()(input, [bins] * input.shape[-1], range, weight, density) if input.dim() else None
-    elif bins and isinstance(bins[0], Tensor):
+    elif by_edges:
         hist = _by_edges()(input, list(bins), weight, density) if range is None else None
         result = None if hist is None else (hist, [edges.clone() for edges in bins])
     else:

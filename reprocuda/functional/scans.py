@@ -11,7 +11,7 @@ from .. import ops
 from ..autograd import needs_operators, transforms_active
 from ..irregular import judge, judge_in_place
 from ..prefixes import Cumprod, Cumsum, Logcumsumexp
-from .support import replace_with, wrap_dim, write_out
+from .support import replace_with, require_integer, require_tensor, wrap_dim, write_out
 
 _NATIVE = {"cumsum": torch.cumsum, "cumprod": torch.cumprod, "logcumsumexp": torch.logcumsumexp}
 _NATIVE_IN_PLACE = {"cumsum": torch.Tensor.cumsum_, "cumprod": torch.Tensor.cumprod_}
@@ -25,6 +25,18 @@ def _result_dtype(input: Tensor, dtype: torch.dtype | None) -> torch.dtype:
     if dtype is not None:
         return dtype
     return input.dtype if input.is_floating_point() or input.is_complex() else torch.int64
+
+
+def _require(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> None:
+    require_tensor(op, "input", input)
+    require_integer(op, "dim", dim)
+    if not (dtype is None or isinstance(dtype, torch.dtype)):
+        raise TypeError(f"{op}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}: {dtype!r}")
+
+
+def _loses_gradient(input: Tensor, dtype: torch.dtype | None) -> bool:
+    wanted = input.requires_grad and torch.is_grad_enabled()
+    return wanted and isinstance(dtype, torch.dtype) and not (dtype.is_floating_point or dtype.is_complex)
 
 
 def _along(op: str, source: Tensor, dim: int, native: Callable[[], Tensor]) -> Tensor:
@@ -56,6 +68,9 @@ def _along_out(op: str, source: Tensor, dim: int, out: Tensor, native: Callable[
 
 def _of_dtype(op: str, input: Tensor, dim: int, dtype: torch.dtype | None, out: Tensor | None) -> Tensor:
     native = _NATIVE[op]
+    _require(op, input, dim, dtype)
+    if _loses_gradient(input, _result_dtype(input, dtype) if out is None else getattr(out, "dtype", None)):
+        return native(input, dim, dtype=dtype, out=out)  # torch has an error for it
     if out is None:
         source = input.to(_result_dtype(input, dtype))
         return _along(op, source, dim, lambda: native(input, dim, dtype=dtype))
@@ -66,6 +81,7 @@ def _of_dtype(op: str, input: Tensor, dim: int, dtype: torch.dtype | None, out: 
 
 def _in_place(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     native = _NATIVE_IN_PLACE[op]
+    _require(f"{op}_", input, dim, dtype)
     if dtype is not None and dtype != input.dtype:
         return native(input, dim, dtype=dtype)
     direct = needs_operators(f"{op}_")
@@ -188,6 +204,7 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
         >>> reprocuda.logcumsumexp(torch.tensor([1e4, -1e4, -torch.inf]), 0)
         tensor([10000., 10000., 10000.])
     """
+    _require("logcumsumexp", input, dim, None)
     if input.is_complex() or not (out is None or isinstance(out, Tensor)):
         return torch.logcumsumexp(input, dim, out=out)
     if out is None:

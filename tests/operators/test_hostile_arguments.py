@@ -2,6 +2,7 @@
 
 import time
 
+import numpy
 import pytest
 import torch
 
@@ -139,3 +140,58 @@ def test_a_bad_index_of_index_reduce_has_torchs_class(reduce, dtype, shape, bad)
 def test_fake_offsets_are_not_read():
     with torch._subclasses.FakeTensorMode():
         assert reprocuda.segment_sum(torch.ones(3, 2), torch.tensor([0, 1, 3])).shape == (2, 2)
+
+
+ROW, POINTS, EDGES = torch.ones(3), torch.rand(4, 2), torch.tensor([0.0, 1.0])
+NO_INTEGERS = (0.0, "a", None, [0], (0,), True, torch.tensor(0.0))
+NO_TENSORS = ([1.0], None, 1.0)
+WRONG_KINDS = [
+    *[lambda ns, op=op, dim=dim: getattr(ns, op)(ROW, dim) for dim in NO_INTEGERS for op in ("cumsum", "cumprod")],
+    *[lambda ns, dim=dim: ns.logcumsumexp(ROW, dim) for dim in NO_INTEGERS],
+    *[lambda ns, dim=dim: ns.cumsum(ROW, dim, out=torch.empty(3)) for dim in NO_INTEGERS],
+    *[lambda ns, op=op, x=x: getattr(ns, op)(x, 0) for x in NO_TENSORS for op in ("cumsum", "logcumsumexp")],
+    lambda ns: ns.cumsum(ROW, 0, dtype="f"),
+    *[lambda ns, bins=bins: ns.histc(ROW, bins) for bins in NO_INTEGERS],
+    *[lambda ns, bins=bins: ns.histogram(ROW, bins) for bins in NO_INTEGERS[:-1]],
+    *[lambda ns, op=op, x=x: getattr(ns, op)(x, 2) for x in NO_TENSORS for op in ("histc", "histogram", "histogramdd")],
+    *[lambda ns, x=x: ns.bincount(x, ROW) for x in NO_TENSORS],
+    *[
+        lambda ns, bins=bins: ns.histogramdd(POINTS, bins)
+        for bins in (torch.tensor([2, 2]), [EDGES, 2], [2, EDGES], 2.0, [2.0, 2.0], "a", None, [None], True, [True] * 2)
+    ],
+    lambda ns: ns.histc(ROW, 2, "a", "b"),
+    lambda ns: ns.histc(ROW, 2, None, None),
+    lambda ns: ns.histogram(ROW, 2, weight=[1.0]),
+    lambda ns: ns.histogram(ROW, 2, range=3),
+    lambda ns: ns.histogramdd(POINTS, [2, 2], range=3),
+    lambda ns: ns.histogramdd(POINTS, [2, 2], weight=[1.0]),
+    lambda ns: ns.bincount(torch.tensor([1]), [1.0]),
+    lambda ns: ns.bincount(torch.tensor([1]), torch.ones(1), 2.0),
+    lambda ns: ns.bincount(torch.tensor([1]), torch.ones(1), None),
+]
+
+
+@pytest.mark.parametrize("call", WRONG_KINDS)
+def test_arguments_of_the_wrong_kind_are_type_errors(call):
+    for ns in (torch, reprocuda):
+        with pytest.raises(TypeError):
+            call(ns)
+
+
+def test_integers_of_every_kind():
+    for one in (1, torch.tensor(1), numpy.int64(1)):
+        assert reprocuda.cumsum(torch.ones(2, 2), one).tolist() == [[1, 2], [1, 2]]
+        assert reprocuda.histc(ROW, one).tolist() == [3]
+        assert reprocuda.histogramdd(POINTS, [one, 1]).hist.item() == 4
+
+
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+def test_a_gradient_that_integers_would_lose(op):
+    leaf = torch.ones(3, requires_grad=True)
+    for ns in (torch, reprocuda):
+        with pytest.raises(RuntimeError):
+            getattr(ns, op)(leaf, 0, dtype=torch.long)
+        with pytest.raises(RuntimeError):
+            getattr(ns, op)(leaf, 0, out=torch.empty(3, dtype=torch.long))
+        with torch.no_grad():
+            assert getattr(ns, op)(leaf, 0, dtype=torch.long).dtype == torch.long
