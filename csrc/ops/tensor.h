@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "check.h"
@@ -103,8 +104,12 @@ inline Tensor new_tensor(const Sizes& sizes, int32_t dtype, const Tensor& device
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(device_like.get(), &device_type));
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(device_like.get(), &device_index));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(),
-                                                  dtype, device_type, device_index, &handle));
+  if (aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), dtype, device_type,
+                               device_index, &handle) != AOTI_TORCH_SUCCESS) {
+    std::string words;  // torch's own check would name this file instead
+    for (const int64_t size : sizes) words += (words.empty() ? "" : ", ") + std::to_string(size);
+    raise<std::runtime_error>("reprocuda: no memory for a tensor of shape [", words, "]");
+  }
   return Tensor(handle);
 }
 

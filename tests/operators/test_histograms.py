@@ -339,3 +339,9 @@ def test_a_range_that_no_integer_has_is_torchs_to_refuse():
     for lowest, highest in ((-(2.0**63) * 2, 0), (0, 2.0**63), (float("nan"), 1), (0, float("inf"))):
         with pytest.raises(RuntimeError):
             reprocuda.histc(torch.tensor([1, 2]), 4, lowest, highest)
+
+
+def test_counts_that_no_memory_holds():
+    with pytest.raises(RuntimeError, match=r"no memory for a tensor of shape \[1099511627777, 1\]") as caught:
+        reprocuda.bincount(torch.tensor([2**40]), torch.ones(1))
+    assert "/" not in str(caught.value)  # no path of the build
