@@ -97,7 +97,8 @@ def test_no_kernel_is_left_out():
         "settle_products_kernel", "words_accumulate", "words_finish",
         "scan_totals", "scan_filter", "scan_exact_totals", "scan_exact_starts", "scan_exact_prefixes",
         "extremum_claim", "extremum_positions", "extremum_finish", "find_bins", "count_points",
-        "bag_maximum_kernel", "row_products_kernel",
+        "bag_maximum_kernel", "row_products_kernel", "elementary_kernel",
+        "running_totals", "running_groups", "running_carries", "running_prefixes",
     }  # fmt: skip
     assert kernels_in_source() - elsewhere == set(SCENES)
 
