@@ -58,12 +58,15 @@ class EmbeddingBag(Case):
         indices = torch.randint(self.num_rows, (self.num_bags, self.bag_size), generator=generator)
         table, seeds = numbers(self.num_rows, self.features), numbers(self.num_bags, self.features)
         weights = numbers(self.num_bags, self.bag_size) if self.mode == "weights" else None
-        exact = self.exact_gradient if self.backward else self.exact_value
         column = self.features - 1
+        of_table = table[:, column]
         wanted = []
         for sample in torch.randint(self.num_bags, (SAMPLES,), generator=generator).tolist():
             at = int(indices[sample, 0]) if self.backward else sample
-            value = exact(at, indices, seeds[:, column] if self.backward else table[:, column], weights)
+            if self.backward:
+                value = self.exact_gradient(at, indices, seeds[:, column], weights, of_table)
+            else:
+                value = self.exact_value(at, indices, of_table, weights)
             wanted.append(((at, column), round_once(value, table.dtype)))
         moved = (tensor if tensor is None else tensor.to(device) for tensor in (indices, table, weights, seeds))
         return Problem(*moved, wanted)
@@ -76,8 +79,13 @@ class EmbeddingBag(Case):
             terms = [x * Fraction(w) for x, w in zip(terms, weights[bag].double().tolist(), strict=True)]
         return sum(terms) / (self.bag_size if self.mode == "mean" else 1)
 
-    def exact_gradient(self, row: int, indices: torch.Tensor, column: torch.Tensor, weights) -> Fraction:
+    def exact_gradient(
+        self, row: int, indices: torch.Tensor, column: torch.Tensor, weights, of_table: torch.Tensor
+    ) -> Fraction:
         bags, places = (indices == row).nonzero(as_tuple=True)
+        if self.mode == "max":  # all of it to the first of the largest
+            first = of_table[indices[bags]].argmax(1) == places
+            bags, places = bags[first], places[first]
         wide = torch.float64 if self.dtype == "float64" else torch.float32
         share = Fraction(float(torch.tensor(float(self.bag_size), dtype=wide).reciprocal()))
         factors = [share if self.mode == "mean" else 1] * len(bags)

@@ -105,15 +105,15 @@ inline void pairs_of_run(const T* in, int64_t length, int parts, PairSum* sums) 
 }
 
 // The same as store_certified, faster where both ends of all intervals are equal, as they are of almost all 16-bit data.
-template <class T>
-[[gnu::always_inline]] inline bool store_rounded(const Lanes<T, kLanes>& sums, T* to) {
+template <class T, int L>  // what is not compiled for another L is not looked at either
+[[gnu::always_inline]] inline bool store_rounded(const Lanes<T, L>& sums, T* to) {
 #if defined(__x86_64__)
-  if constexpr (kLanes == 8 && sizeof(T) == 2) {
+  if constexpr (L == 8 && sizeof(T) == 2) {
     const __m512d value = (__m512d)sums.high;
     if (_mm512_cmp_pd_mask(value, (__m512d)-sums.negated_low, _CMP_EQ_OQ) != 0xff) return sums.store_certified(to);
     // Rounded to odd in float32, which has enough bits to spare for this to round correctly the second time.
     const __m256 cut = _mm512_cvt_roundpd_ps(value, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-    const Doubles<kLanes> widened = widen<kLanes>((typename Vectors<kLanes>::Float)cut);
+    const Doubles<L> widened = widen<L>((typename Vectors<L>::Float)cut);
     const __mmask8 inexact = _mm512_cmp_pd_mask((__m512d)widened, value, _CMP_NEQ_UQ);
     const __m256i word = _mm256_castps_si256(cut);
     const __m256i odd = _mm256_mask_or_epi32(word, inexact, word, _mm256_set1_epi32(1));
@@ -133,7 +133,7 @@ template <class T>
 // Rounds the sums of `width` lanes and returns which of them could not be certified.
 template <class T>
 inline uint8_t store_sums(const Lanes<T, kLanes>& sums, T* out, int width) {
-  if (width == kLanes && store_rounded<T>(sums, out)) return 0;
+  if (width == kLanes && store_rounded(sums, out)) return 0;
   unsigned failed = 0;
   for (int lane = 0; lane < width; ++lane) {
     if (!sums.certify_lane(lane, 1, out + lane)) failed |= 1u << lane;
