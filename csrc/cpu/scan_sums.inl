@@ -105,7 +105,7 @@ inline void pairs_of_run(const T* in, int64_t length, int parts, PairSum* sums) 
 }
 
 // The same as store_certified, faster where both ends of all intervals are equal, as they are of almost all 16-bit data.
-template <class T, int L>  // what is not compiled for another L is not looked at either
+template <class T, int L = kLanes>  // a parameter: what is not compiled for another L is not looked at either
 [[gnu::always_inline]] inline bool store_rounded(const Lanes<T, L>& sums, T* to) {
 #if defined(__x86_64__)
   if constexpr (L == 8 && sizeof(T) == 2) {
@@ -133,7 +133,7 @@ template <class T, int L>  // what is not compiled for another L is not looked a
 // Rounds the sums of `width` lanes and returns which of them could not be certified.
 template <class T>
 inline uint8_t store_sums(const Lanes<T, kLanes>& sums, T* out, int width) {
-  if (width == kLanes && store_rounded(sums, out)) return 0;
+  if (width == kLanes && store_rounded<T>(sums, out)) return 0;
   unsigned failed = 0;
   for (int lane = 0; lane < width; ++lane) {
     if (!sums.certify_lane(lane, 1, out + lane)) failed |= 1u << lane;
