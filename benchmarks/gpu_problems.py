@@ -1,5 +1,6 @@
 """What CUDA is asked for the CPU's bits about: a problem or more for every operator that has a kernel there."""
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -78,23 +79,29 @@ def _by_index(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Probl
     yield problem("index_add", "", lambda b, i, s: ops.index_add(b, 0, i, s), base, index, src)
     yield problem("scatter_add", "", lambda b, i, s: ops.scatter_add(b, 0, i, s), base, every, src)
     yield problem("index_put", "", lambda b, i, s: ops.index_put(b, [i], [0], s), base, index, src)
-    planned = lambda i, s: ops.segment_sum(s, *ops.segment_plan(i, segments))  # noqa: E731
     if dtype != torch.bool:
-        yield problem("segment_sum", "", planned, index, src)
+        yield problem("segment_sum", "", lambda i, s: ops.segment_sum(s, *ops.segment_plan(i, segments)), index, src)
     if dtype.is_floating_point:
         yield problem("index_add", "alpha", lambda b, i, s: ops.index_add(b, 0, i, s, 0.1), base, index, src)
-        for scaled in (False, True):
-            backward = lambda i, s, scaled=scaled: ops.embedding_dense_backward(s, i, segments, 0, scaled)  # noqa: E731
-            yield problem("embedding", f"backward{', by frequency' * scaled}", backward, index, src)
+        backward = functools.partial(_embedding_backward, segments)
+        yield problem("embedding", "backward", functools.partial(backward, False), index, src)
+        yield problem("embedding", "backward, by frequency", functools.partial(backward, True), index, src)
     for reduce in _reductions(dtype):
         for own in (False, True):
             variant = f"{reduce}{', with self' * own}"
-            of_elements = lambda b, i, s, r=reduce, own=own: ops.scatter_reduce(b, 0, i, s, r, own)  # noqa: E731
-            yield problem("scatter_reduce", variant, of_elements, base, every, src)
+            reducing = functools.partial(_reducing, reduce, own)
+            yield problem("scatter_reduce", variant, functools.partial(reducing, ops.scatter_reduce), base, every, src)
             if reduce == "sum" or dtype.is_complex or dtype == torch.bool:
                 continue
-            of_rows = lambda b, i, s, r=reduce, own=own: ops.index_reduce(b, 0, i, s, r, own)  # noqa: E731
-            yield problem("index_reduce", variant, of_rows, base, index, src)
+            yield problem("index_reduce", variant, functools.partial(reducing, ops.index_reduce), base, index, src)
+
+
+def _embedding_backward(segments: int, scaled: bool, index: Tensor, grad: Tensor) -> Tensor:
+    return ops.embedding_dense_backward(grad, index, segments, 0, scaled)
+
+
+def _reducing(reduce: str, own: bool, operator: Callable, base: Tensor, index: Tensor, src: Tensor) -> Tensor:
+    return operator(base, 0, index, src, reduce, own)
 
 
 def _others(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Problem]:
@@ -118,10 +125,10 @@ def _others(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Problem
     yield problem("index_copy", "", lambda b, i, s: r.index_copy(b, 0, i, s), base, index, src)
     yield problem("index_put", "overwriting", lambda b, i, s: r.index_put(b, (i,), s), base, index, src)
     yield problem("index_fill", "", lambda b, i: r.index_fill(b, 0, i, 3), base, index)
-    for accumulate in (False, True):
-        put = lambda b, i, s, a=accumulate: r.put(b, i, s, a)  # noqa: E731
-        yield problem("put", "accumulating" * accumulate, put, base, flat, src[:, 0].contiguous())
-    yield problem("take", "gradient", _gradient(lambda x, i: r.take(x, i)), base, flat, src[:, 0].contiguous())
+    column = src[:, 0].contiguous()
+    yield problem("put", "", r.put, base, flat, column)
+    yield problem("put", "accumulating", functools.partial(r.put, accumulate=True), base, flat, column)
+    yield problem("take", "gradient", _gradient(r.take), base, flat, column)
     repeats = torch.bincount(index, minlength=segments)
     repeat = _gradient(lambda x, n: r.repeat_interleave(x, n, 0))
     yield problem("repeat_interleave", "gradient", repeat, base, repeats, src)
@@ -132,29 +139,37 @@ def _others(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Problem
     yield problem("embedding", "gradient", _gradient(lambda x, i: r.embedding(i, x)), base, index, src)
     offsets = edges[:-1].contiguous()
     for mode in ("sum", "mean", "max"):
-        bags = lambda t, i, o, mode=mode: r.embedding_bag(i, t, o, mode=mode)  # noqa: E731
+        bags = functools.partial(_bags, mode)
         yield problem("embedding_bag", mode, bags, table, index, offsets)
         seeds = values((offsets.shape[0], features), dtype, generator)
         yield problem("embedding_bag", f"{mode}, gradient", _gradient(bags), table, index, offsets, seeds)
-    weighted = lambda t, i, o, w: r.embedding_bag(i, t, o, mode="sum", per_sample_weights=w)  # noqa: E731
-    yield problem("embedding_bag", "weights", weighted, table, index, offsets, src[:, 0].contiguous())
+    yield problem("embedding_bag", "weights", functools.partial(_bags, "sum"), table, index, offsets, column)
 
     def coalesce(i: Tensor, s: Tensor) -> Tensor:
         return r.coalesce(torch.sparse_coo_tensor(i[None], s, (segments, features), check_invariants=False)).values()
 
     yield problem("coalesce", "", coalesce, index, src, waits=True)
     for reduce in ("sum", "mean", "max", "min", "prod"):
-        segmented = lambda s, e, reduce=reduce: r.segment_reduce(s, reduce, offsets=e)  # noqa: E731
-        yield problem("segment_reduce", reduce, segmented, src, edges, waits=True)
-    yield problem("bincount", "", lambda i, w: r.bincount(i, w, segments), index, src[:, 0].contiguous(), waits=True)
+        yield problem("segment_reduce", reduce, functools.partial(_segmented, reduce), src, edges, waits=True)
+    yield problem("bincount", "", lambda i, w: r.bincount(i, w, segments), index, column, waits=True)
     yield problem("histc", "", lambda s: r.histc(s, 100, -5, 5), src, waits=True)
-    for scan in ("cumsum", "cumprod", "logcumsumexp"):
-        for dim in (0, 1):
-            run = lambda s, scan=scan, dim=dim: getattr(r, scan)(s, dim)  # noqa: E731
-            yield problem(scan, ("rows", "columns")[dim], run, src)
-    plan = lambda b, i, s: r.index_add(b, 0, SegmentPlan.from_index(i, segments), s)  # noqa: E731
-    yield problem("index_add", "planned", plan, base, index, src, waits=True)
+    for scan in (r.cumsum, r.cumprod, r.logcumsumexp):
+        yield problem(scan.__name__, "rows", functools.partial(scan, dim=0), src)
+        yield problem(scan.__name__, "columns", functools.partial(scan, dim=1), src)
+
+    def planned(b: Tensor, i: Tensor, s: Tensor) -> Tensor:
+        return r.index_add(b, 0, SegmentPlan.from_index(i, segments), s)
+
+    yield problem("index_add", "planned", planned, base, index, src, waits=True)
     yield from _torch_scatter(src, table, index, edges, segments)
+
+
+def _bags(mode: str, table: Tensor, index: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:
+    return reprocuda.embedding_bag(index, table, offsets, mode=mode, per_sample_weights=weights)
+
+
+def _segmented(reduce: str, src: Tensor, edges: Tensor) -> Tensor:
+    return reprocuda.segment_reduce(src, reduce, offsets=edges)
 
 
 def _torch_scatter(src: Tensor, table: Tensor, index: Tensor, edges: Tensor, size: int) -> Iterator[Problem]:

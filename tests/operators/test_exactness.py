@@ -162,7 +162,10 @@ def test_complex_numbers_are_pairs(real):
     before, rows, index = laid_out(real, seed=6, features=FEATURES)
     want = expected(before, rows, index, real)
     i = torch.from_numpy(index)
-    as_complex = lambda bits: torch.view_as_complex(from_numpy_bits(bits, DTYPES[real]).reshape(len(bits), -1, 2))  # noqa: E731
+
+    def as_complex(bits):
+        return torch.view_as_complex(from_numpy_bits(bits, DTYPES[real]).reshape(len(bits), -1, 2))
+
     got = reprocuda.index_add(as_complex(before), 0, i, as_complex(rows))
     assert_exact(torch.view_as_real(got).reshape(len(before), FEATURES), want, f"complex of {real}")
 
@@ -179,7 +182,10 @@ def test_complex_alpha_is_two_real_products(dtype, stage):
     parts = np.concatenate([rows, rows[:, ::-1]])
     weights = np.concatenate([np.tile([real, real], (len(rows), 1)), np.tile([-imag, imag], (len(rows), 1))])
     want = expected(before, parts, np.concatenate([index, index]), dtype, weights=weights.reshape(-1))
-    as_complex = lambda bits: torch.view_as_complex(from_numpy_bits(np.ascontiguousarray(bits), DTYPES[dtype]))  # noqa: E731
+
+    def as_complex(bits):
+        return torch.view_as_complex(from_numpy_bits(np.ascontiguousarray(bits), DTYPES[dtype]))
+
     with forced(stage=stage):
         got = reprocuda.index_add(as_complex(before), 0, torch.from_numpy(index), as_complex(rows), alpha=alpha)
     assert_exact(torch.view_as_real(got), want, "complex alpha")

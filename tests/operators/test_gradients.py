@@ -39,7 +39,10 @@ def test_alpha_in_derivatives(alpha):
     index, plan = torch.tensor([0, 2, 2]), reprocuda.SegmentPlan.from_index(torch.tensor([0, 2, 2]), 4)
     leaves = [torch.randn(n, dtype=torch.complex128, requires_grad=True) for n in (4, 3)]
     for where in (index, plan):
-        function = lambda x, s: reprocuda.index_add(x, 0, where, s, alpha=alpha)  # noqa: B023, E731 - used at once
+
+        def function(x, s):
+            return reprocuda.index_add(x, 0, where, s, alpha=alpha)  # noqa: B023
+
         torch.autograd.gradcheck(function, leaves, check_forward_ad=True)
         torch.autograd.gradgradcheck(function, leaves)
 

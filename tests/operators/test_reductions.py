@@ -206,7 +206,10 @@ def test_derivatives_of_products_with_zeros(zeros, own, include_self):
     index = torch.tensor([0, 0, 0, 0, 1])
     leaves = [x.requires_grad_(), source.requires_grad_()]
     for function in (reprocuda.scatter_reduce, reprocuda.index_reduce):
-        call = lambda x, s: function(x, 0, index, s, "prod", include_self=include_self)  # noqa: B023, E731
+
+        def call(x, s):
+            return function(x, 0, index, s, "prod", include_self=include_self)  # noqa: B023
+
         torch.autograd.gradcheck(call, leaves, check_forward_ad=True)
         if len(zeros) + (include_self and own == 0) < 3 or not zeros:
             torch.autograd.gradgradcheck(call, leaves)

@@ -51,12 +51,13 @@ def test_the_table(dtype):
     want = torch.tensor([result for _, _, result in SUMS], dtype=torch_dtype)
     wide = [1, 5, 33]
     for features in wide:
-        columns = lambda t: t[:, None].expand(-1, features).contiguous()  # noqa: B023, E731 - used at once
-        for name, got in every_way(lambda: reprocuda.index_add(columns(x), 0, index, columns(source))):  # noqa: B023
+
+        def columns(t):
+            return t[:, None].expand(-1, features).contiguous()  # noqa: B023
+
+        for name, got in every_way(lambda: reprocuda.index_add(columns(x), 0, index, columns(source))):
             assert_same_bits(got, columns(want), f"{dtype} index_add {features} {name}")
-        for name, got in every_way(
-            lambda: reprocuda.scatter_add(columns(x), 0, columns(index), columns(source))  # noqa: B023
-        ):
+        for name, got in every_way(lambda: reprocuda.scatter_add(columns(x), 0, columns(index), columns(source))):
             assert_same_bits(got, columns(want), f"{dtype} scatter_add {features} {name}")
 
 

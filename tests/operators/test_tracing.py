@@ -73,7 +73,10 @@ def test_masks_in_compiled_code(shape):
 
 
 def test_a_masks_broadcast_value_gets_an_exact_gradient_in_compiled_code():
-    put = lambda x, m, v: reprocuda.index_put(x, (m,), v, True)  # noqa: E731
+
+    def put(x, m, v):
+        return reprocuda.index_put(x, (m,), v, True)
+
     values = torch.zeros(1, requires_grad=True)
     torch.compile(put, backend="aot_eager", fullgraph=True)(torch.zeros(3), torch.ones(3).bool(), values).backward(
         torch.tensor([1e8, 1.0, -1e8])
@@ -146,8 +149,11 @@ def test_a_plan_of_a_batch_is_refused():
         ),
     }  # fmt: skip
     for name, (batch, plan) in batches.items():
-        sums = lambda i, s: reprocuda.segment_sum(s, plan(i)).sum()  # noqa: B023, E731
-        for function in (sums, lambda i, s: grad(sums, argnums=1)(i, s)):  # noqa: B023
+
+        def sums(i, s):
+            return reprocuda.segment_sum(s, plan(i)).sum()  # noqa: B023
+
+        for function in (sums, lambda i, s: grad(sums, argnums=1)(i, s)):
             with pytest.raises(RuntimeError, match=rf"SegmentPlan.{name}\(\): the tensor is batched by vmap"):
                 vmap(function, in_dims=(0, None))(batch, torch.ones(2))
         assert torch.equal(grad(sums, argnums=1)(batch[0], torch.ones(2)), torch.ones(2))

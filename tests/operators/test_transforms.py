@@ -107,7 +107,10 @@ def test_transforms_agree_with_each_other(name):
     _, tangent = jvp(of_floats, tuple(floats), tuple(tangents))
     result, pull = vjp(of_floats, *floats)
     cotangent = torch.randn_like(result)
-    sum_of = lambda xs, ys: sum((x * y).sum() for x, y in zip(xs, ys, strict=True))  # noqa: E731
+
+    def sum_of(xs, ys):
+        return sum((x * y).sum() for x, y in zip(xs, ys, strict=True))
+
     if "padded" not in name and "planned" not in name:  # the gradient of padding is 0 by definition, not by derivation
         torch.testing.assert_close(sum_of([tangent], [cotangent]), sum_of(tangents, pull(cotangent)))
         for forward, backward in zip(

@@ -142,7 +142,10 @@ def test_versions_and_leaves_are_autograds_as_before():
 
 def test_derivatives_of_torchs_operators():
     index = torch.tensor([0, 2, 2])
-    real = lambda *shape: torch.randn(shape, dtype=torch.float64, requires_grad=True)  # noqa: E731
+
+    def real(*shape):
+        return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
     with reprocuda.enabled():
         for function, inputs in (
             (lambda x, s: x.index_add(0, index, s, alpha=2), (real(4, 2), real(3, 2))),

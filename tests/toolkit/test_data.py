@@ -186,7 +186,10 @@ def test_ranks_split_the_data_and_share_no_numbers():
     for epoch in (0, 1):
         alone = of_rank(0, 1, epoch)
         together = torch.cat([of_rank(rank, 3, epoch) for rank in range(3)])
-        order = lambda rows: rows[rows[:, 0].argsort()]  # noqa: E731
+
+        def order(rows):
+            return rows[rows[:, 0].argsort()]
+
         assert torch.equal(order(together), order(alone))  # to the bit: each sample has the numbers it has on one rank
         assert together[:, 0].unique().numel() == 24 and distinct(together[:, 5])
     assert not torch.equal(of_rank(0, 3, 0)[:, 0], of_rank(0, 3, 1)[:, 0])
