@@ -1,8 +1,11 @@
-// Prefix sums by the filter. Included once for every instruction set, after scan_sums.inl and scan_short.inl.
+// Prefix sums by the filter. Included once for every instruction set.
 //
 // A prefix sum is a chain of additions, each waiting for the one before. So kLanes streams are scanned at once, a tile of
 // kLanes x kLanes elements at a time that is turned before and after: neighbouring slices, or pieces of a long one that
 // begin with the sum of all before them. kParts sums take turns in a stream, or as many as the call says where it is 0.
+
+#include "scan_sums.inl"
+#include "scan_short.inl"
 
 // rows[r][lane] becomes rows[lane][r]. kHalf is 1 at the last of log2(kLanes) steps.
 template <int kHalf, class Vector, int... kLane>
