@@ -125,6 +125,10 @@ def _others(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Problem
     yield problem("index_copy", "", lambda b, i, s: r.index_copy(b, 0, i, s), base, index, src)
     yield problem("index_put", "overwriting", lambda b, i, s: r.index_put(b, (i,), s), base, index, src)
     yield problem("index_fill", "", lambda b, i: r.index_fill(b, 0, i, 3), base, index)
+    yield problem("masked_scatter", "", r.masked_scatter, base[:1], every % 2 == 0, src)
+    if dtype.is_floating_point or dtype.is_complex:
+        broadcast = _gradient(r.masked_scatter)
+        yield problem("masked_scatter", "gradient", broadcast, base[:1], every % 2 == 0, src, src)
     column = src[:, 0].contiguous()
     yield problem("put", "", r.put, base, flat, column)
     yield problem("put", "accumulating", functools.partial(r.put, accumulate=True), base, flat, column)

@@ -172,6 +172,12 @@ def _own_position(input: Tensor, dim: int, shape: list[int]) -> Tensor:
     return (torch.arange(size, device=input.device) * step).reshape(-1, *[1] * (len(shape) - dim - 1))
 
 
+def expand_with_exact_gradient(input: Tensor, shape: Sequence[int]) -> Tensor:
+    """`input` broadcast to `shape`, as a copy whose gradient is the exact sum that torch's expand would round."""
+    input = input.reshape([1] * (len(shape) - input.dim()) + list(input.shape))
+    return index(input, [_own_position(input, dim, list(shape)) for dim in range(len(shape))])
+
+
 def index(input: Tensor, indices: Tensor | Sequence[Tensor | None]) -> Tensor:
     """input[indices] for index tensors: torch's advanced indexing, with an exact gradient.
 

@@ -119,6 +119,13 @@ _OPERATORS = (
         notes="one value for all has no order: torch's own, but for the value's gradient, which is an exact sum here",
     ),
     Operator(
+        "masked_scatter",
+        (),
+        dtypes=FLOATING + COMPLEX[1:] + INTEGER + BOOL,
+        notes="True elements are met one after the other: torch's own, but for the gradient of an input that the mask "
+        "broadcasts, which is an exact sum here",
+    ),
+    Operator(
         "scatter_reduce",
         ("torch.scatter_reduce", "torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"),
         kernels.SCATTER_REDUCE,

@@ -2,6 +2,7 @@
 
 from .bags import embedding_bag
 from .histograms import bincount, histc, histogram, histogramdd
+from .masks import masked_scatter, masked_scatter_
 from .overwrites import index_copy, index_copy_, index_fill, index_fill_, put, put_, scatter, scatter_
 from .reductions import index_reduce, index_reduce_, scatter_reduce, scatter_reduce_
 from .scans import cumprod, cumprod_, cumsum, cumsum_, logcumsumexp
@@ -31,6 +32,8 @@ __all__ = [
     "index_reduce",
     "index_reduce_",
     "logcumsumexp",
+    "masked_scatter",
+    "masked_scatter_",
     "put",
     "put_",
     "scatter",

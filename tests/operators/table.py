@@ -44,6 +44,7 @@ TORCH = SimpleNamespace(
     index_copy=torch.index_copy,
     index_copy_=torch.Tensor.index_copy_,
     index_fill=torch.index_fill,
+    masked_scatter=torch.masked_scatter,
     put=lambda x, index, source, accumulate=False: x.put(index, source, accumulate=accumulate),
     put_=lambda x, index, source, accumulate=False: x.put_(index, source, accumulate=accumulate),
     index=lambda tensor, indices: tensor[tuple(indices)],

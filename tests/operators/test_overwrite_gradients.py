@@ -24,6 +24,7 @@ NEAR = {  # two arguments that have a derivative, and the index
     "index_put_": (
         lambda ns, x, s, i: ns.index_put_(x.clone(), [i, None, i], s), (3, 5, 3), (7, 5), lambda: randint(3, 7)),
     "index_fill": (lambda ns, x, s, i: ns.index_fill(x, 1, i, s), (2, 5), (), lambda: randint(5, 7)),
+    "masked_scatter": (lambda ns, x, s, i: ns.masked_scatter(x, i == 0, s), (2, 1, 5), (30,), lambda: randint(2, 3, 1)),
     "put": (lambda ns, x, s, i: ns.put(x, i - 10, s), (2, 5), (7,), lambda: randint(10, 7)),
     "put_": (lambda ns, x, s, i: ns.put_(x.clone(), i, s), (2, 5), (7,), lambda: randint(10, 7)),
 }  # fmt: skip

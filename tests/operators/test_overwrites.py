@@ -313,7 +313,25 @@ def test_none_of_them_raises_under_the_deterministic_flag():
         torch.use_deterministic_algorithms(False)
 
 
-def test_masked_scatter_is_torchs_own_and_keeps_the_promise():
+def test_the_gradient_of_an_input_that_a_mask_broadcasts_is_an_exact_sum():
+    mask = torch.zeros(5, 2, dtype=torch.bool)
+    mask[4, 1] = True
+    seed = torch.tensor([[1e8, 1], [1, 2], [-1e8, 3], [2**-30, 4], [0, 1e30]])
+    for shape, want in (((2,), [1.0, 10.0]), ((1, 2), [[1.0, 10.0]]), ((1,), [11.0]), ((), 11.0)):
+        x = torch.zeros(shape, requires_grad=True)
+        result = reprocuda.masked_scatter(x, mask, torch.ones(1))
+        assert torch.equal(result, torch.masked_scatter(x, mask, torch.ones(1)))
+        assert torch.autograd.grad(result, x, seed)[0].tolist() == want
+    x = torch.zeros(2)
+    assert reprocuda.masked_scatter_(x, torch.tensor([False, True]), torch.ones(1)) is x and x.tolist() == [0, 1]
+    for bad in (mask.float(), mask[:, :1].expand(5, 3), 3):
+        with pytest.raises((RuntimeError, TypeError)) as wanted:
+            torch.masked_scatter(x, bad, torch.ones(9))
+        with pytest.raises(wanted.type):
+            reprocuda.masked_scatter(x, bad, torch.ones(9))
+
+
+def test_masked_scatter_under_enable_keeps_the_promise():
     x = torch.zeros(2, 3, requires_grad=True)
     source = torch.tensor([7.0, 8.0, 9.0], requires_grad=True)
     mask = torch.tensor([[False, True, False]])

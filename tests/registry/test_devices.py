@@ -67,7 +67,7 @@ def test_the_sources_are_read():
 @pytest.mark.parametrize("name", [*FORWARD, *READ, *(f"scatter.{name}" for name in NAMES)])
 def test_what_runs_on_cuda_is_made_of_kernels_for_it(name):
     compiled = used(name)
-    assert compiled or name == "index_fill"  # whose values are all the same
+    assert compiled or name in ("index_fill", "masked_scatter")  # which know no order
     if "cuda" in reprocuda.registry[name].devices:
         assert compiled <= CUDA
 

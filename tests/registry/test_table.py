@@ -28,6 +28,7 @@ FORWARD = {
     "index_copy": lambda ns, x, src: ns.index_copy(x, 0, INDEX, src),
     "put": lambda ns, x, src: ns.put(x, PLACES, src),
     "index_fill": lambda ns, x, src: ns.index_fill(x, 0, INDEX, 1),
+    "masked_scatter": lambda ns, x, src: ns.masked_scatter(x[0], PLACES == 1, src),
     "scatter_reduce": lambda ns, x, src: ns.scatter_reduce(
         x, 0, SPELLED_OUT, src, "mean" if x.is_complex() else "amax"
     ),
