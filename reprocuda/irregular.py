@@ -28,7 +28,7 @@ def _order_free(base: Tensor, arguments: tuple, overwrites: bool) -> bool:
     return (is_integer and not overwrites) or any(t.numel() == 0 for t in _tensors(arguments))
 
 
-def _refusal(op: str, reason: ValueError) -> RuntimeError:
+def refusal(op: str, reason: ValueError | str) -> RuntimeError:
     return RuntimeError(
         f"{op}: {reason}. torch accepts these arguments and takes them in an order of its own; reprocuda does not"
     )
@@ -59,7 +59,7 @@ def judge(
     """
     result = native(base, *args, **kwargs)
     if strict or not _order_free(base, args, overwrites):
-        raise _refusal(op, reason) from None
+        raise refusal(op, reason) from None
     return result
 
 
@@ -86,7 +86,7 @@ def judge_in_place(
         native_(base, *args, **kwargs)  # where torch can tell that they overlap, it says so before it writes
         with torch.no_grad():
             base.copy_(before)
-        raise _refusal(op, reason) from None
+        raise refusal(op, reason) from None
     judge(op, reason, native_, base.detach().clone(), *args, strict=strict, overwrites=overwrites, **kwargs)
     return native_(base, *args, **kwargs)
 

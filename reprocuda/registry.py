@@ -158,24 +158,28 @@ _OPERATORS = (
         ("torch.Tensor.coalesce",),
         kernels.COALESCE,
         dtypes=FLOATING + COMPLEX[1:] + INTEGER + BOOL,
+        notes="duplicates are added up in to_dense() too, and where a COO tensor is added to a dense one or taken from "
+        "it, in one sum with that; dtypes that differ are added up in the one torch promotes them to. torch.sparse.sum "
+        "over some dimensions is such a sum; over all of them, and of a CSR matrix, it is torch's",
     ),
     Operator(
         "sparse_mm",
         ("torch.sparse.mm",),
         kernels.SPARSE_MM,
         dtypes=DIFFERENTIABLE + INTEGER,
-        notes="on the CPU, a sparse matrix times a dense one; sum and mean, and the gradients of all reductions: what "
-        "is largest or smallest knows no order, and is torch's; so are integers, and the gradient of a COO matrix's "
-        "entries, which torch takes from a dense product. Called directly, second derivatives for COO; no forward "
-        "mode or vmap. CSR times a vector, dense times sparse, and to_dense() of what is not coalesced, are torch's",
+        notes="on the CPU, a sparse matrix times a dense one, from either side, or another sparse one; batches (bmm), "
+        "hspmm. Sums and means, and the gradients of all reductions: what is largest or smallest knows no order, and "
+        "is torch's; so are integers, which strict refuses, sampled_addmm, and the gradient of a COO matrix's entries, "
+        "which torch takes from a dense product. Called directly, second derivatives for COO; no forward mode or vmap",
     ),
     Operator(
         "sparse_addmm",
         ("torch.sparse.addmm",),
         kernels.SPARSE_ADDMM,
         dtypes=DIFFERENTIABLE + INTEGER,
-        notes="on the CPU, in one sum with its input; an alpha other than 1 is multiplied in first, and rounded; "
-        "derivatives as for sparse_mm",
+        notes="on the CPU, in one sum with its input; a sparse input is torch's, and strict refuses it. addmv, and so "
+        "a CSR matrix times a vector; sspaddmm and smm, each row a sum. An alpha other than 1 is multiplied in first, "
+        "and rounded; derivatives as for sparse_mm",
     ),
     Operator(
         "index_select",

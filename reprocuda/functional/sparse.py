@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .. import sparse
 from ..autograd import needs_autograd
+from ..sparse.duplicates import Coalesced, adds_up
+from ..sparse.entries import COMPLEX, FLOATING, adds_to, is_ours
+from ..sparse.gradients import AddedProduct, Product
+from ..sparse.products import REDUCTIONS, SUMS, product, sum_with
 
 
 def coalesce(input: Tensor) -> Tensor:
@@ -31,9 +34,9 @@ def coalesce(input: Tensor) -> Tensor:
         >>> reprocuda.coalesce(entries).to_dense()
         tensor([2., 5.])
     """
-    if input.layout != torch.sparse_coo or input.is_coalesced() or input._nnz() < 2 or input._values().numel() == 0:
+    if input.layout != torch.sparse_coo or not adds_up(input):
         return input.coalesce()
-    return sparse.Coalesced.apply(input)
+    return Coalesced.apply(input)
 
 
 def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
@@ -66,17 +69,17 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
         tensor([[20.],
                 [43.]])
     """
-    dtypes = sparse.FLOATING if reduce != "sum" else sparse.FLOATING + sparse.COMPLEX
-    if reduce not in sparse.REDUCTIONS or not sparse.is_ours(mat1, mat2, dtypes) or mat2.device.type != "cpu":
+    dtypes = FLOATING if reduce != "sum" else FLOATING + COMPLEX
+    if reduce not in REDUCTIONS or not is_ours(mat1, mat2, dtypes) or mat2.device.type != "cpu":
         return torch.sparse.mm(mat1, mat2) if reduce == "sum" else torch.sparse.mm(mat1, mat2, reduce)
     if not needs_autograd(mat1, mat2):
-        return sparse.product(mat1, mat2, reduce)[0]
+        return product(mat1, mat2, reduce)[0]
     one_each = mat1.layout != torch.sparse_coo or mat1.is_coalesced()
-    if reduce not in sparse.SUMS and mat1.requires_grad and not one_each:
+    if reduce not in SUMS and mat1.requires_grad and not one_each:
         raise RuntimeError(
             f"sparse_mm(): {reduce} has no gradient for entries with equal indices; expected a coalesced mat1"
         )
-    return sparse.Product.apply(mat1, mat2, reduce)
+    return Product.apply(mat1, mat2, reduce)
 
 
 def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -108,8 +111,8 @@ def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, 
         tensor([[25.],
                 [48.]])
     """
-    if not sparse.adds_to(input, mat1, mat2, beta, alpha) or mat2.device.type != "cpu":
+    if not adds_to(input, mat1, mat2, beta, alpha) or mat2.device.type != "cpu":
         return torch.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     if not (needs_autograd(input, mat1) or needs_autograd(mat2)):
-        return sparse.sum_with(input, mat1, mat2, beta, alpha)
-    return sparse.AddedProduct.apply(input, mat1, mat2, beta, alpha)
+        return sum_with(input, mat1, mat2, beta, alpha)
+    return AddedProduct.apply(input, mat1, mat2, beta, alpha)

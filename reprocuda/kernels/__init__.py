@@ -7,12 +7,13 @@ microsecond, and one passed by its name half a microsecond.
 """
 
 from .bags import EMBEDDING_BAG, SPARSE_EMBEDDING
+from .duplicates import COALESCE
 from .histograms import BINCOUNT, HISTC, HISTOGRAM, HISTOGRAMDD
 from .overwrites import INDEX_COPY, PUT, SCATTER
 from .reductions import INDEX_REDUCE, SCATTER_REDUCE
 from .scans import CUMPROD, CUMSUM, LOGCUMSUMEXP
 from .segments import SEGMENT_REDUCE
-from .sparse import COALESCE, SPARSE_ADDMM, SPARSE_MM
+from .sparse import SPARSE_ADDMM, SPARSE_MM
 from .sums import EMBEDDING, INDEX_ADD, INDEX_PUT, SCATTER_ADD
 
 __all__ = [

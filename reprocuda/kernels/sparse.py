@@ -1,137 +1,163 @@
-"""What replaces aten's kernels for sparse tensors: duplicates added up, and products with dense matrices on the CPU."""
+"""What replaces aten's products of sparse matrices on the CPU: with dense ones, vectors, batches, and each other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
+from torch import Tensor
 
 from .. import ops
-from ..overrides import Override, Slot
-from ..sparse import FLOATING, REDUCTIONS, SUMS, adds_to, coalesced, gradients, is_ours, product, sum_with
-from .support import ERRORS
+from ..overrides import Override
+from ..sparse.entries import FLOATING, LAYOUTS, adds_to, are_batches, are_ours, is_matrix, is_ours
+from ..sparse.gradients import gradients
+from ..sparse.products import REDUCTIONS, SUMS, batched, full_rows, of_sparse, product, sum_with
+from .support import replacing
 
 _COO = {"cpu": "SparseCPU"}
 _COMPRESSED = {"cpu": "SparseCsrCPU"}
 
 
-def _coalesce(slot: Slot) -> Callable:
-    switch, keys = slot.switch, slot.keys
-
-    def kernel(self):
-        try:
-            if not switch.on or self._nnz() < 2 or self._values().numel() == 0:
-                return slot.native(keys, self)
-            return coalesced(self)
-        except ERRORS as error:
-            return slot.failed(error, self)
-
-    return kernel
+def _turned(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The factors of the transposed product, where `right` is the sparse one."""
+    if left.layout != torch.strided or left.dim() != 2 or not is_matrix(right):
+        return None
+    return right.t(), left.t()
 
 
-def _mm(slot: Slot) -> Callable:
-    switch, keys = slot.switch, slot.keys
-
-    def kernel(self, mat2):
-        try:
-            if not switch.on or not is_ours(self, mat2):
-                return slot.native(keys, self, mat2)
-            return product(self, mat2)[0]
-        except ERRORS as error:
-            return slot.failed(error, self, mat2)
-
-    return kernel
+def _mm(self, mat2):
+    if is_ours(self, mat2):
+        return product(self, mat2)[0]
+    if are_ours(self, mat2):
+        result = of_sparse(self, mat2)
+        return result if self.layout == torch.sparse_coo else result.to_sparse_csr()
+    turned = _turned(self, mat2)
+    if turned is not None and is_ours(*turned):
+        return product(*turned)[0].t().contiguous()
+    return NotImplemented
 
 
-def _mm_out(slot: Slot) -> Callable:
-    switch, keys = slot.switch, slot.keys
-
-    def kernel(self, mat2, *, out):
-        try:
-            if not switch.on or not is_ours(self, mat2) or not _takes(out, self, mat2):
-                return slot.native(keys, self, mat2, out=out)
-            return out.copy_(product(self, mat2)[0])
-        except ERRORS as error:
-            return slot.failed(error, self, mat2, out=out)
-
-    return kernel
+def _mm_out(self, mat2, *, out):
+    if out.layout != torch.strided or not _takes(out, self, mat2):
+        return NotImplemented
+    return _written(out, _mm(self, mat2))
 
 
-def _takes(out: torch.Tensor, matrix: torch.Tensor, dense: torch.Tensor) -> bool:
+def _written(out: Tensor, result: Tensor) -> Tensor:
+    return result if result is NotImplemented else out.copy_(result)
+
+
+def _takes(out: Tensor, left: Tensor, right: Tensor) -> bool:
     """Whether out= needs nothing that torch has to judge."""
-    wanted = (matrix.shape[0], dense.shape[1])
-    return out.layout == torch.strided and out.dtype == dense.dtype and tuple(out.shape) == wanted
+    return out.dtype == right.dtype and out.shape == (*left.shape[:-1], right.shape[-1])
 
 
-def _addmm(slot: Slot) -> Callable:
-    switch, keys, in_place = slot.switch, slot.keys, slot.override.in_place
-
-    def kernel(self, mat1, mat2, *, beta=1, alpha=1):
-        try:
-            fits = not in_place or self.shape == (mat1.shape[0], mat2.shape[-1])
-            if not switch.on or not fits or not adds_to(self, mat1, mat2, beta, alpha):
-                return slot.native(keys, self, mat1, mat2, beta=beta, alpha=alpha)
-            result = sum_with(self, mat1, mat2, beta, alpha)
-            return self.copy_(result) if in_place else result
-        except ERRORS as error:
-            return slot.failed(error, self, mat1, mat2, beta=beta, alpha=alpha)
-
-    return kernel
-
-
-def _addmm_out(slot: Slot) -> Callable:
-    switch, keys = slot.switch, slot.keys
-
-    def kernel(self, mat1, mat2, *, beta=1, alpha=1, out):
-        try:
-            if not switch.on or not adds_to(self, mat1, mat2, beta, alpha) or not _takes(out, mat1, mat2):
-                return slot.native(keys, self, mat1, mat2, beta=beta, alpha=alpha, out=out)
-            return out.copy_(sum_with(self, mat1, mat2, beta, alpha))
-        except ERRORS as error:
-            return slot.failed(error, self, mat1, mat2, beta=beta, alpha=alpha, out=out)
-
-    return kernel
+def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
+    if adds_to(self, mat1, mat2, beta, alpha):
+        return sum_with(self, mat1, mat2, beta, alpha)
+    if self.layout in LAYOUTS[1:]:  # how torch.sparse.mm multiplies compressed matrices
+        fits = beta == 0 and alpha == 1 and are_ours(mat1, mat2) and self.shape == (mat1.shape[0], mat2.shape[1])
+        return of_sparse(mat1, mat2).to_sparse(layout=self.layout) if fits else NotImplemented
+    turned = _turned(mat1, mat2)
+    if turned is None or self.layout != torch.strided:
+        return NotImplemented
+    base = self.t() if self.dim() == 2 else self.reshape(-1, 1)
+    if not adds_to(base, *turned, beta, alpha):
+        return NotImplemented
+    return sum_with(base, *turned, beta, alpha).t().contiguous()
 
 
-def _reduce(slot: Slot) -> Callable:
-    switch, keys = slot.switch, slot.keys
-
-    def kernel(self, other, reduce):
-        try:
-            # The largest and smallest have no order, and torch's positions are the first.
-            if not switch.on or reduce not in SUMS or not is_ours(self, other, FLOATING):
-                return slot.native(keys, self, other, reduce)
-            return product(self, other, reduce)
-        except ERRORS as error:
-            return slot.failed(error, self, other, reduce)
-
-    return kernel
+def _addmm_(self, mat1, mat2, *, beta=1, alpha=1):
+    if not _takes(self, mat1, mat2):
+        return NotImplemented
+    return _written(self, _addmm(self, mat1, mat2, beta=beta, alpha=alpha))
 
 
-def _reduce_backward(slot: Slot) -> Callable:
-    switch, keys = slot.switch, slot.keys
-
-    def kernel(self, grad_out, weight, reduce, arg_out, output_mask):
-        try:
-            if not switch.on or reduce not in REDUCTIONS or not is_ours(self, weight, FLOATING):
-                return slot.native(keys, self, grad_out, weight, reduce, arg_out, output_mask)
-            return gradients(self, grad_out, weight, reduce, arg_out, *output_mask)
-        except ERRORS as error:
-            return slot.failed(error, self, grad_out, weight, reduce, arg_out, output_mask)
-
-    return kernel
+def _addmm_out(self, mat1, mat2, *, beta=1, alpha=1, out):
+    if out.layout != torch.strided or not _takes(out, mat1, mat2):
+        return NotImplemented
+    return _written(out, _addmm(self, mat1, mat2, beta=beta, alpha=alpha))
 
 
-COALESCE = (Override("_coalesce", ops.segment_sum, _coalesce, keys={"cpu": "SparseCPU", "cuda": "SparseCUDA"}),)
+def _addmv_out(self, mat, vec, *, beta=1, alpha=1, out):
+    if self.layout != torch.strided or self.dim() > 1 or vec.dim() != 1 or out.shape != mat.shape[:1]:
+        return NotImplemented
+    base, column = self.reshape(-1, 1), vec.unsqueeze(-1)
+    if out.dtype != vec.dtype or not adds_to(base, mat, column, beta, alpha):
+        return NotImplemented
+    return out.copy_(sum_with(base, mat, column, beta, alpha).squeeze(1))
+
+
+def _bmm(self, mat2):
+    return batched(self, mat2) if are_batches(self, mat2) else NotImplemented
+
+
+def _bmm_out(self, mat2, *, out):
+    return _written(out, _bmm(self, mat2)) if _takes(out, self, mat2) else NotImplemented
+
+
+def _hspmm(mat1, mat2):
+    if not is_ours(mat1, mat2):
+        return NotImplemented
+    rows, values = full_rows(mat1, mat2)
+    return torch.sparse_coo_tensor(rows[None], values, (mat1.shape[0], mat2.shape[1]), check_invariants=False)
+
+
+def _hspmm_out(mat1, mat2, *, out):
+    return _written(out, _hspmm(mat1, mat2)) if out.dtype == mat2.dtype else NotImplemented
+
+
+def _sspaddmm_out(self, mat1, mat2, *, beta=1, alpha=1, out):
+    """Entries of the product beside those of `self`: torch adds up none that meet."""
+    shape = torch.Size((mat1.shape[0], mat2.shape[-1]))
+    is_empty = self.layout == torch.sparse_coo and self._nnz() == 0
+    if not is_matrix(self, (torch.sparse_coo,)) and not is_empty:
+        return NotImplemented
+    base = mat2.new_zeros(()) if mat2.layout == torch.strided else mat2
+    if not adds_to(base, mat1, mat2, beta, alpha) or not self.dtype == out.dtype == mat2.dtype:
+        return NotImplemented
+    if not is_empty and self.shape != shape:
+        return NotImplemented
+    rows, values = full_rows(mat1, mat2, alpha)
+    features = torch.arange(shape[1], device=rows.device)
+    indices = torch.stack([rows.repeat_interleave(shape[1]), features.repeat(rows.shape[0])])
+    values = values.reshape(-1)
+    if not is_empty:
+        indices = torch.cat([self._indices(), indices], 1)
+        values = torch.cat([self._values() * beta, values])
+    return out.copy_(torch.sparse_coo_tensor(indices, values, shape, check_invariants=False))
+
+
+def _reduce(self, other, reduce):
+    return product(self, other, reduce) if is_ours(self, other, FLOATING) else NotImplemented
+
+
+def _orders(self, other, reduce):
+    """The largest and smallest have no order, and torch's positions are the first."""
+    return reduce in SUMS
+
+
+def _reduce_backward(self, grad_out, weight, reduce, arg_out, output_mask):
+    if reduce not in REDUCTIONS or not is_ours(self, weight, FLOATING):
+        return NotImplemented
+    return gradients(self, grad_out, weight, reduce, arg_out, *output_mask)
+
+
 _SUM = ops.gather_segment_sum
+_BOTH = (_COO, _COMPRESSED)
 SPARSE_MM = (
-    Override("_sparse_mm_reduce_impl", _SUM, _reduce, keys=_COMPRESSED),
-    Override("_sparse_mm_reduce_impl_backward", _SUM, _reduce_backward, keys=_COMPRESSED),
-    *(Override("mm", _SUM, _mm, keys=keys) for keys in (_COO, _COMPRESSED)),
-    *(Override("mm.out", _SUM, _mm_out, keys=keys) for keys in (_COO, _COMPRESSED)),
+    Override("_sparse_mm_reduce_impl", _SUM, replacing(_reduce, _orders), keys=_COMPRESSED),
+    Override("_sparse_mm_reduce_impl_backward", _SUM, replacing(_reduce_backward), keys=_COMPRESSED),
+    *(Override("mm", _SUM, replacing(_mm), keys=keys) for keys in _BOTH),
+    *(Override("mm.out", _SUM, replacing(_mm_out), keys=keys) for keys in _BOTH),
+    Override("_sparse_sparse_matmul", _SUM, replacing(_mm), keys=_COO),
+    Override("bmm", _SUM, replacing(_bmm), keys=_COO),
+    Override("bmm.out", _SUM, replacing(_bmm_out), keys=_COO),
+    Override("hspmm", _SUM, replacing(_hspmm), keys=_COO),
+    Override("hspmm.out", _SUM, replacing(_hspmm_out), keys=_COO),
 )
 SPARSE_ADDMM = (
-    *(Override("addmm", _SUM, _addmm, keys=keys) for keys in (_COO, _COMPRESSED)),
-    *(Override("addmm.out", _SUM, _addmm_out, keys=keys) for keys in (_COO, _COMPRESSED)),
-    Override("addmm_", _SUM, _addmm, in_place=True, keys=_COO),
+    *(Override("addmm", _SUM, replacing(_addmm), keys=keys) for keys in _BOTH),
+    *(Override("addmm.out", _SUM, replacing(_addmm_out), keys=keys) for keys in _BOTH),
+    Override("addmm_", _SUM, replacing(_addmm_), in_place=True, keys=_COO),
+    Override("addmv.out", _SUM, replacing(_addmv_out), keys=_COMPRESSED),
+    Override("sspaddmm.out", _SUM, replacing(_sspaddmm_out), keys=_COO),
 )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_range, checks
-from ..irregular import refuse_overlap, write_resized
+from ..irregular import refusal, refuse_overlap, write_resized
 from ..overrides import Slot
 
 ERRORS = (ValueError, RuntimeError)
@@ -70,3 +70,40 @@ def along_dim_out(op: str) -> Callable[[Slot], Callable]:
         return kernel
 
     return make
+
+
+def replacing(compute: Callable, concerned: Callable | None = None) -> Callable[[Slot], Callable]:
+    """The kernel of an operator on sparse tensors.
+
+    Args:
+        compute: takes the arguments of the overload; returns NotImplemented to leave them to torch, whose result a
+            strict scope refuses.
+        concerned: takes them too and says whether there is a sum in this call; where it is missing there is.
+    """
+
+    def make(slot: Slot) -> Callable:
+        switch, keys = slot.switch, slot.keys
+
+        def kernel(*args, **kwargs):
+            try:
+                if not switch.on or not (concerned is None or concerned(*args, **kwargs)):
+                    return slot.native(keys, *args, **kwargs)
+                result = compute(*args, **kwargs)
+                return _left_to_torch(slot, args, kwargs) if result is NotImplemented else result
+            except ERRORS as error:
+                return slot.failed(error, *args, **kwargs)
+
+        return kernel
+
+    return make
+
+
+def _left_to_torch(slot: Slot, args: tuple, kwargs: dict) -> Tensor:
+    if not slot.switch.strict:
+        return slot.native(slot.keys, *args, **kwargs)
+    if slot.override.in_place:
+        args = (args[0].clone(), *args[1:])
+    if "out" in kwargs:
+        kwargs = {**kwargs, "out": kwargs["out"].clone()}
+    slot.native(slot.keys, *args, **kwargs)  # its own errors come first, and nothing is half written
+    raise refusal(slot.override.overload, "these layouts or dtypes are not among those that it sums exactly") from None

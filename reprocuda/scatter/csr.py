@@ -177,8 +177,9 @@ def gather_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor
         raise RuntimeError(f"{op}(): src has size {src.shape[dim]} in dimension {dim}, but there are {size} segments")
     count = out.shape[dim] if out is not None else _last(indptr)
     _check_rising(op, indptr, count)
-    if count == 0 or size == 0:
-        return deliver(op, src.new_zeros(result_shape(src, dim, count)), src, dim, out)
+    if count == 0 or size == 0:  # zeros and nothing of src, whose gradient is not to be missing for that
+        zeros = src.new_zeros(result_shape(src, dim, count))
+        return deliver(op, torch.cat([zeros, src.narrow(dim, 0, 0)], dim), src, dim, out)
     segments = _segments(indptr, count)
     outside = segments == size
     result = gathered(op, src, segments.clamp(max=size - 1), dim, None)

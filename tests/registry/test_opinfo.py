@@ -18,6 +18,7 @@ NAMES = {
     "scatter_reduce.amin", "index_reduce.mean", "index_reduce.prod", "index_reduce.amax", "index_reduce.amin",
     "scatter", "index_copy", "index_fill", "masked_scatter", "put", "take", "repeat_interleave",
     "cumsum", "cumprod", "logcumsumexp", "_segment_reduce.lengths", "_segment_reduce.offsets",
+    "sparse.mm.reduce",
 }  # fmt: skip
 
 

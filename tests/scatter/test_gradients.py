@@ -48,6 +48,30 @@ def test_derivatives(name):
     torch.autograd.gradgradcheck(function, x)
 
 
+OF_NOTHING = {
+    "gather coo": lambda x, pointers: scatter.gather_coo(x, pointers[:0]),
+    "gather csr": scatter.gather_csr,
+    "csr sum": lambda x, pointers: scatter.segment_sum_csr(x, pointers[:1]),
+    "csr mean": lambda x, pointers: scatter.segment_mean_csr(x, pointers[:1]),
+    "csr min": lambda x, pointers: scatter.segment_min_csr(x, pointers[:1])[0],
+}
+
+
+@pytest.mark.parametrize("rows", [3, 0])
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_nothing_has_a_gradient_too(name, rows):
+    """Of a result without elements, and of a source without any."""
+    x = torch.ones(rows, 2, requires_grad=True)
+    result = OF_NOTHING[name](x, torch.zeros(rows + 1, dtype=torch.long))
+    assert result.shape == (0, 2) and result.requires_grad
+    assert torch.equal(torch.autograd.grad(result.sum(), x)[0], torch.zeros(rows, 2))
+
+
+def test_what_is_outside_of_all_segments_has_a_gradient_too():
+    result = scatter.gather_csr(torch.ones(0, 2, requires_grad=True), torch.tensor([2]))
+    assert torch.equal(result, torch.zeros(2, 2)) and result.requires_grad
+
+
 OUT_FUNCTIONS = {
     "sum": lambda x, out: scatter.scatter_sum(x, INDEX, 0, out.clone()),
     "mul": lambda x, out: scatter.scatter_mul(x, INDEX, 0, out.clone()),

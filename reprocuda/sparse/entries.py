@@ -1,0 +1,197 @@
+"""The entries of sparse tensors, what is looked at before they are used, and tensors with the same indices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
+LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+
+
+def flat(indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """[nnz] int64: the row-major positions of [sparse_dim, nnz] indices."""
+    position = indices.new_zeros(indices.shape[1])
+    for index, size in zip(indices, sizes, strict=True):
+        position = position * size + index
+    return position
+
+
+def unflat(position: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    indices = []
+    for size in reversed(sizes):
+        indices.append(position % size)
+        position = position // size
+    return torch.stack(indices[::-1]) if sizes else position.new_empty(0, position.shape[0])
+
+
+def check_range(op: str, what: str, index: Tensor, size: int) -> None:
+    """Raises RuntimeError, as torch does, where an entry lies outside: sparse tensors are made unchecked."""
+    if index.shape[0] == 0:
+        return
+    smallest, largest = torch.aminmax(index)
+    if smallest < 0 or largest >= size:
+        entry = int(((index < 0) | (index >= size)).nonzero()[0])
+        found = what.format(int(index[entry]))
+        raise RuntimeError(f"{op}(): {found}, of entry {entry}, is out of bounds for a size of {size}")
+
+
+def check_indices(op: str, indices: Tensor, sizes: tuple[int, ...]) -> None:
+    for dim, (index, size) in enumerate(zip(indices, sizes, strict=True)):
+        check_range(op, f"index {{}} along dimension {dim}", index, size)
+
+
+@dataclass
+class Entries:
+    """The entries of a sparse matrix.
+
+    Attributes:
+        columns: [nnz] int64.
+        values: [nnz].
+        bounds: [num_rows + 1] int64, where each row begins; None: they are in another order.
+        given_rows: [nnz] int64; None: as `bounds` says.
+    """
+
+    columns: Tensor
+    values: Tensor
+    bounds: Tensor | None
+    given_rows: Tensor | None
+
+    @classmethod
+    def of(cls, matrix: Tensor, op: str) -> Entries:
+        """
+        Raises:
+            RuntimeError: an entry lies outside the matrix; `op` is who says so.
+        """
+        if matrix.layout == torch.sparse_coo:
+            rows, columns = matrix._indices()
+            values = matrix.values() if matrix.is_coalesced() else matrix._values()  # only the former has a gradient
+            bounds = None
+            if matrix.is_coalesced():
+                bounds = torch.searchsorted(rows.contiguous(), torch.arange(matrix.shape[0] + 1, device=rows.device))
+        elif matrix.layout == torch.sparse_csr:
+            columns, values, rows = matrix.col_indices().long(), matrix.values(), None
+            bounds = _checked(op, "crow_indices", matrix.crow_indices(), values.shape[0])
+        else:
+            rows, values, bounds = matrix.row_indices().long(), matrix.values(), None
+            columns = lines(_checked(op, "ccol_indices", matrix.ccol_indices(), values.shape[0]))
+        for name, index, size in (("column", columns, matrix.shape[1]), ("row", rows, matrix.shape[0])):
+            if index is not None:
+                check_range(op, f"{name} {{}}", index, size)
+        return cls(columns, values, bounds, rows)
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """[nnz] int64."""
+        return lines(self.bounds) if self.given_rows is None else self.given_rows
+
+    @property
+    def targets(self) -> Tensor:
+        """The rows; where `bounds` says them, something that need not be read."""
+        return self.columns if self.given_rows is None else self.given_rows
+
+    def counts(self, num_rows: int) -> Tensor:
+        return torch.bincount(self.rows, minlength=num_rows) if self.bounds is None else self.bounds.diff()
+
+
+def _checked(op: str, name: str, bounds: Tensor, count: int) -> Tensor:
+    bounds = bounds.long()
+    steps = bounds.diff()
+    if bounds[0] != 0 or bounds[-1] != count or bool((steps < 0).any()):
+        falls = (steps < 0).nonzero().flatten()
+        found = f"{int(bounds[0])} to {int(bounds[-1])}"
+        if falls.numel():
+            place = int(falls[0])
+            found = f"{int(bounds[place])} and then {int(bounds[place + 1])}, at {place + 1}"
+        raise RuntimeError(f"{op}(): {name} must rise from 0 to {count}, the number of entries; got {found}")
+    return bounds
+
+
+def lines(bounds: Tensor) -> Tensor:
+    """The number of the line, row or column, of every entry."""
+    numbers = torch.arange(bounds.shape[0] - 1, device=bounds.device)
+    return torch.repeat_interleave(numbers, bounds.diff())
+
+
+def is_matrix(tensor: Tensor, layouts: tuple[torch.layout, ...] = LAYOUTS) -> bool:
+    return tensor.layout in layouts and tensor.dim() == 2 and tensor.dense_dim() == 0
+
+
+def is_ours(matrix: Tensor, dense: Tensor, dtypes: tuple[torch.dtype, ...] = FLOATING + COMPLEX) -> bool:
+    """Whether the product of a sparse and a dense matrix is one of ours; what torch refuses is none."""
+    if not is_matrix(matrix) or dense.layout != torch.strided or dense.dim() != 2:
+        return False
+    return matrix.shape[1] == dense.shape[0] and _meet(matrix, dense, dtypes)
+
+
+def are_ours(left: Tensor, right: Tensor) -> bool:
+    """Whether the product of two sparse matrices is."""
+    layouts = (torch.sparse_coo,) if left.layout == torch.sparse_coo else LAYOUTS[1:]
+    if not is_matrix(left, layouts) or not is_matrix(right, layouts) or left.shape[1] != right.shape[0]:
+        return False
+    return _meet(left, right, FLOATING + COMPLEX)
+
+
+def are_batches(batches: Tensor, dense: Tensor) -> bool:
+    """Whether products of sparse and dense matrices, pair by pair, are."""
+    if batches.layout != torch.sparse_coo or batches.sparse_dim() != 3 or batches.dense_dim() != 0:
+        return False
+    if dense.layout != torch.strided or dense.dim() != 3 or dense.shape[:2] != (batches.shape[0], batches.shape[2]):
+        return False
+    return _meet(batches, dense, FLOATING + COMPLEX)
+
+
+def _meet(left: Tensor, right: Tensor, dtypes: tuple[torch.dtype, ...]) -> bool:
+    return left.dtype == right.dtype and left.dtype in dtypes and left.device == right.device
+
+
+def adds_to(base: Tensor, matrix: Tensor, dense: Tensor, *factors: complex) -> bool:
+    """Whether the product can be added to `base`, and the dtype holds the factors of both."""
+    if not is_ours(matrix, dense) or base.layout != torch.strided or base.dtype != dense.dtype:
+        return False
+    if not all(holds(base.dtype, factor) for factor in factors):
+        return False
+    pairs = zip(reversed(base.shape), (dense.shape[1], matrix.shape[0]), strict=False)
+    return base.dim() <= 2 and all(size in (1, wanted) for size, wanted in pairs)
+
+
+def holds(dtype: torch.dtype, factor: complex) -> bool:
+    if isinstance(factor, complex):
+        if not dtype.is_complex:
+            return False
+        return holds(dtype.to_real(), factor.real) and holds(dtype.to_real(), factor.imag)
+    return abs(factor) <= torch.finfo(dtype).max or not math.isfinite(factor)
+
+
+def like(matrix: Tensor, values: Tensor) -> Tensor:
+    """A sparse matrix with the entries of another, and other values."""
+    if matrix.layout == torch.sparse_coo:
+        return torch.sparse_coo_tensor(
+            matrix._indices(), values, matrix.shape, is_coalesced=matrix.is_coalesced(), check_invariants=False
+        )
+    if matrix.layout == torch.sparse_csr:
+        lines, others = matrix.crow_indices(), matrix.col_indices()
+    else:
+        lines, others = matrix.ccol_indices(), matrix.row_indices()
+    return torch.sparse_compressed_tensor(
+        lines, others, values, matrix.shape, layout=matrix.layout, check_invariants=False
+    )  # fmt: skip
+
+
+
+def distinct(matrix: Tensor) -> Tensor:
+    """A matrix with each index of another once, and values that mean nothing."""
+    if matrix.layout != torch.sparse_coo or matrix.is_coalesced():
+        return matrix
+    sizes = tuple(matrix.shape)
+    indices = unflat(torch.unique(flat(matrix._indices(), sizes)), sizes)
+    return torch.sparse_coo_tensor(
+        indices, matrix._values().new_empty(indices.shape[1]), sizes, is_coalesced=True, check_invariants=False
+    )
+
+
