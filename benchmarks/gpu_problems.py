@@ -165,7 +165,46 @@ def _others(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Problem
         return r.index_add(b, 0, SegmentPlan.from_index(i, segments), s)
 
     yield problem("index_add", "planned", planned, base, index, src, waits=True)
+    if dtype.is_floating_point or dtype.is_complex:  # torch multiplies integers, on the CPU alone
+        yield from _sparse_products(index, flat % segments, column, table, base)
     yield from _torch_scatter(src, table, index, edges, segments)
+
+
+def _sparse_products(rows: Tensor, columns: Tensor, entries: Tensor, dense: Tensor, base: Tensor) -> Iterator[Problem]:
+    """Of a square matrix; `dense` and `base` are [its size, features]."""
+    inputs = [rows, columns, entries, dense]
+    for layout in ("coo", "csr", "csc"):
+        multiply = functools.partial(_multiplied, layout)
+        yield Problem("sparse_mm", layout, multiply, inputs, waits=True)
+        yield Problem("sparse_addmm", layout, multiply, [*inputs, base], waits=True)
+        swapped = functools.partial(_multiplied_by, multiply)
+        yield Problem("sparse_mm", f"{layout}, gradient", _gradient(swapped), [dense, *inputs[:3], base], waits=True)
+    if not dense.is_complex():
+        for reduce in ("mean", "amax", "amin"):
+            reducing = functools.partial(_multiplied, "csr", reduce=reduce)
+            yield Problem("sparse_mm", f"csr, {reduce}", reducing, inputs, waits=True)
+
+
+def _multiplied(
+    layout: str,
+    rows: Tensor,
+    columns: Tensor,
+    entries: Tensor,
+    dense: Tensor,
+    base: Tensor | None = None,
+    reduce: str = "sum",
+) -> Tensor:
+    size = dense.shape[0]
+    matrix = torch.sparse_coo_tensor(torch.stack([rows, columns]), entries, (size, size), check_invariants=False)
+    if layout != "coo":
+        matrix = reprocuda.coalesce(matrix).to_sparse(layout=getattr(torch, f"sparse_{layout}"))
+    if base is not None:
+        return reprocuda.sparse_addmm(base, matrix, dense, alpha=0.1)
+    return reprocuda.sparse_mm(matrix, dense, reduce)
+
+
+def _multiplied_by(multiply: Callable, dense: Tensor, *matrix: Tensor) -> Tensor:
+    return multiply(*matrix, dense)
 
 
 def _bags(mode: str, table: Tensor, index: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:

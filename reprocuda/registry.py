@@ -167,7 +167,7 @@ _OPERATORS = (
         ("torch.sparse.mm",),
         kernels.SPARSE_MM,
         dtypes=DIFFERENTIABLE + INTEGER,
-        notes="on the CPU, a sparse matrix times a dense one, from either side, or another sparse one; batches (bmm), "
+        notes="a sparse matrix times a dense one, from either side, or another sparse one; batches (bmm), "
         "hspmm. Sums and means, and the gradients of all reductions: what is largest or smallest knows no order, and "
         "is torch's; so are integers, which strict refuses, sampled_addmm, and the gradient of a COO matrix's entries, "
         "which torch takes from a dense product. Called directly, second derivatives for COO; no forward mode or vmap",
@@ -177,7 +177,7 @@ _OPERATORS = (
         ("torch.sparse.addmm",),
         kernels.SPARSE_ADDMM,
         dtypes=DIFFERENTIABLE + INTEGER,
-        notes="on the CPU, in one sum with its input; a sparse input is torch's, and strict refuses it. addmv, and so "
+        notes="in one sum with its input; a sparse input is torch's, and strict refuses it. addmv, and so "
         "a CSR matrix times a vector; sspaddmm and smm, each row a sum. An alpha other than 1 is multiplied in first, "
         "and rounded; derivatives as for sparse_mm",
     ),

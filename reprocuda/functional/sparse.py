@@ -43,7 +43,7 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     """The product of a sparse and a dense matrix, or another reduction of each row's products: torch.sparse.mm.
 
     Args:
-        mat1: [n, m] sparse, in coordinates (COO) or compressed (CSR, CSC), of a floating or complex dtype; on the CPU.
+        mat1: [n, m] sparse, in coordinates (COO) or compressed (CSR, CSC), of a floating or complex dtype.
         mat2: [m, p] dense, of the same dtype.
         reduce: "sum"; "mean", "amax" or "amin" of real numbers, which torch has for CSR only.
 
@@ -51,8 +51,8 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
         [n, p]; 0 where a row has no entries. What is not of these kinds is torch's.
 
     Raises:
-        RuntimeError: whatever torch.sparse.mm raises; an entry whose row or column is out of range; a gradient of
-            "amax" or "amin" for entries with equal indices.
+        RuntimeError: whatever torch.sparse.mm raises; an entry whose row or column is out of range (on CUDA a device
+            assert; see `check_indices`); a gradient of "amax" or "amin" for entries with equal indices.
 
     Determinism: exact: the sums of exact products, rounded once, in any order of the entries and with duplicates; a
     mean is divided by the number of entries before that. The largest and smallest are taken of rounded products.
@@ -70,7 +70,7 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
                 [43.]])
     """
     dtypes = FLOATING if reduce != "sum" else FLOATING + COMPLEX
-    if reduce not in REDUCTIONS or not is_ours(mat1, mat2, dtypes) or mat2.device.type != "cpu":
+    if reduce not in REDUCTIONS or not is_ours(mat1, mat2, dtypes):
         return torch.sparse.mm(mat1, mat2) if reduce == "sum" else torch.sparse.mm(mat1, mat2, reduce)
     if not needs_autograd(mat1, mat2):
         return product(mat1, mat2, reduce)[0]
@@ -111,7 +111,7 @@ def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, 
         tensor([[25.],
                 [48.]])
     """
-    if not adds_to(input, mat1, mat2, beta, alpha) or mat2.device.type != "cpu":
+    if not adds_to(input, mat1, mat2, beta, alpha):
         return torch.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     if not (needs_autograd(input, mat1) or needs_autograd(mat2)):
         return sum_with(input, mat1, mat2, beta, alpha)

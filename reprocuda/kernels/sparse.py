@@ -1,4 +1,4 @@
-"""What replaces aten's products of sparse matrices on the CPU: with dense ones, vectors, batches, and each other."""
+"""What replaces aten's products of sparse matrices: with dense ones, vectors, batches, and each other."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from ..sparse.gradients import gradients
 from ..sparse.products import REDUCTIONS, SUMS, batched, full_rows, of_sparse, product, sum_with
 from .support import replacing
 
-_COO = {"cpu": "SparseCPU"}
-_COMPRESSED = {"cpu": "SparseCsrCPU"}
+_COO = {"cpu": "SparseCPU", "cuda": "SparseCUDA"}
+_COMPRESSED = {"cpu": "SparseCsrCPU", "cuda": "SparseCsrCUDA"}
+_REDUCED = {"cpu": "SparseCsrCPU"}  # torch has no reductions on CUDA
 
 
 def _turned(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -144,8 +145,6 @@ def _reduce_backward(self, grad_out, weight, reduce, arg_out, output_mask):
 _SUM = ops.gather_segment_sum
 _BOTH = (_COO, _COMPRESSED)
 SPARSE_MM = (
-    Override("_sparse_mm_reduce_impl", _SUM, replacing(_reduce, _orders), keys=_COMPRESSED),
-    Override("_sparse_mm_reduce_impl_backward", _SUM, replacing(_reduce_backward), keys=_COMPRESSED),
     *(Override("mm", _SUM, replacing(_mm), keys=keys) for keys in _BOTH),
     *(Override("mm.out", _SUM, replacing(_mm_out), keys=keys) for keys in _BOTH),
     Override("_sparse_sparse_matmul", _SUM, replacing(_mm), keys=_COO),
@@ -153,6 +152,8 @@ SPARSE_MM = (
     Override("bmm.out", _SUM, replacing(_bmm_out), keys=_COO),
     Override("hspmm", _SUM, replacing(_hspmm), keys=_COO),
     Override("hspmm.out", _SUM, replacing(_hspmm_out), keys=_COO),
+    Override("_sparse_mm_reduce_impl", _SUM, replacing(_reduce, _orders), keys=_REDUCED),
+    Override("_sparse_mm_reduce_impl_backward", _SUM, replacing(_reduce_backward), keys=_REDUCED),
 )
 SPARSE_ADDMM = (
     *(Override("addmm", _SUM, replacing(_addmm), keys=keys) for keys in _BOTH),

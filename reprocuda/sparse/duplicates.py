@@ -86,5 +86,3 @@ class Coalesced(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         return grad
-
-

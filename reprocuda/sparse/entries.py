@@ -9,6 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..checks import checks
+
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
@@ -31,8 +33,14 @@ def unflat(position: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 
 def check_range(op: str, what: str, index: Tensor, size: int) -> None:
-    """Raises RuntimeError, as torch does, where an entry lies outside: sparse tensors are made unchecked."""
+    """Raises RuntimeError, as torch does, where an entry lies outside: sparse tensors are made unchecked.
+
+    On CUDA a device assert says so, for which nobody waits, unless `check_indices` is set.
+    """
     if index.shape[0] == 0:
+        return
+    if index.is_cuda and not checks.on:
+        torch._assert_async(((index >= 0) & (index < size)).all(), f"{op}(): an index is out of bounds for {size}")
         return
     smallest, largest = torch.aminmax(index)
     if smallest < 0 or largest >= size:
@@ -68,18 +76,21 @@ class Entries:
         Raises:
             RuntimeError: an entry lies outside the matrix; `op` is who says so.
         """
+        values = matrix._values() if matrix.layout == torch.sparse_coo else matrix.values()
         if matrix.layout == torch.sparse_coo:
             rows, columns = matrix._indices()
-            values = matrix.values() if matrix.is_coalesced() else matrix._values()  # only the former has a gradient
             bounds = None
             if matrix.is_coalesced():
+                values = matrix.values()  # which has a gradient
                 bounds = torch.searchsorted(rows.contiguous(), torch.arange(matrix.shape[0] + 1, device=rows.device))
         elif matrix.layout == torch.sparse_csr:
-            columns, values, rows = matrix.col_indices().long(), matrix.values(), None
+            columns, rows = matrix.col_indices().long(), None
             bounds = _checked(op, "crow_indices", matrix.crow_indices(), values.shape[0])
         else:
-            rows, values, bounds = matrix.row_indices().long(), matrix.values(), None
-            columns = lines(_checked(op, "ccol_indices", matrix.ccol_indices(), values.shape[0]))
+            rows, bounds = matrix.row_indices().long(), None
+            columns = lines(_checked(op, "ccol_indices", matrix.ccol_indices(), values.shape[0]), values.shape[0])
+        if values.is_complex() and matrix.layout != torch.sparse_coo:
+            values = values.clone()  # torch makes no view of what is a view into a compressed matrix
         for name, index, size in (("column", columns, matrix.shape[1]), ("row", rows, matrix.shape[0])):
             if index is not None:
                 check_range(op, f"{name} {{}}", index, size)
@@ -88,7 +99,7 @@ class Entries:
     @cached_property
     def rows(self) -> Tensor:
         """[nnz] int64."""
-        return lines(self.bounds) if self.given_rows is None else self.given_rows
+        return lines(self.bounds, self.columns.shape[0]) if self.given_rows is None else self.given_rows
 
     @property
     def targets(self) -> Tensor:
@@ -102,6 +113,10 @@ class Entries:
 def _checked(op: str, name: str, bounds: Tensor, count: int) -> Tensor:
     bounds = bounds.long()
     steps = bounds.diff()
+    if bounds.is_cuda and not checks.on:
+        rises = (bounds[0] == 0) & (bounds[-1] == count) & (steps >= 0).all()
+        torch._assert_async(rises, f"{op}(): {name} must rise from 0 to {count}, the number of entries")
+        return bounds
     if bounds[0] != 0 or bounds[-1] != count or bool((steps < 0).any()):
         falls = (steps < 0).nonzero().flatten()
         found = f"{int(bounds[0])} to {int(bounds[-1])}"
@@ -112,10 +127,10 @@ def _checked(op: str, name: str, bounds: Tensor, count: int) -> Tensor:
     return bounds
 
 
-def lines(bounds: Tensor) -> Tensor:
-    """The number of the line, row or column, of every entry."""
+def lines(bounds: Tensor, num_entries: int) -> Tensor:
+    """[num_entries]: the number of the line, row or column, of every entry."""
     numbers = torch.arange(bounds.shape[0] - 1, device=bounds.device)
-    return torch.repeat_interleave(numbers, bounds.diff())
+    return torch.repeat_interleave(numbers, bounds.diff(), output_size=num_entries)
 
 
 def is_matrix(tensor: Tensor, layouts: tuple[torch.layout, ...] = LAYOUTS) -> bool:
@@ -183,7 +198,6 @@ def like(matrix: Tensor, values: Tensor) -> Tensor:
     )  # fmt: skip
 
 
-
 def distinct(matrix: Tensor) -> Tensor:
     """A matrix with each index of another once, and values that mean nothing."""
     if matrix.layout != torch.sparse_coo or matrix.is_coalesced():
@@ -193,5 +207,3 @@ def distinct(matrix: Tensor) -> Tensor:
     return torch.sparse_coo_tensor(
         indices, matrix._values().new_empty(indices.shape[1]), sizes, is_coalesced=True, check_invariants=False
     )
-
-

@@ -8,7 +8,7 @@ from torch import Tensor
 from .. import ops
 from ..alpha import conjugate, split_alpha
 from ..autograd import below_autograd
-from ..bags import divided_by_size, gathered
+from ..bags import divided_by_size, gathered, op_math
 from .duplicates import Coalesced
 from .entries import Entries, distinct, like
 from .products import SUMS, product, row_products, sum_with, weighted_sum
@@ -32,7 +32,8 @@ def gradients(
         places = Entries.of(pattern, "sparse_mm")
         of_values = row_products(grad, places.rows, dense, places.columns)
         if counts is not None:
-            of_values = of_values / counts[places.rows]
+            divided = of_values.to(op_math(grad.dtype)) / counts[places.rows]  # 16-bit formats hold few counts
+            of_values = divided.to(grad.dtype)
         of_matrix = like(pattern, of_values)
     if not wants_dense:
         return of_matrix, None
@@ -47,6 +48,8 @@ def _gradients_of_chosen(
     """Each element goes to the one entry that it is a product of; the sums of these products are exact: as weights,
     times rows of one column.
     """
+    if entries.values.shape[0] == 0:  # of which torch's `chosen` says nothing
+        return entries.values, torch.zeros_like(dense)
     there = chosen < entries.values.shape[0]
     features = torch.arange(grad.shape[1], device=grad.device).expand_as(chosen)[there]
     entry, part = chosen[there], grad[there]

@@ -29,9 +29,8 @@ def weighted_sum(
     if not table.is_complex():
         return gathered(table, weights, rows, to, bounds, num_targets)
     if bounds is not None:
-        to = lines(bounds)
+        to = lines(bounds, rows.shape[0])
     parts = torch.cat([table.real, table.imag])
-    weights = weights.clone()  # torch makes no views of what is a view into a compressed matrix
     rows, to = torch.cat([rows, rows + table.shape[0]]), torch.cat([to, to])
     real = gathered(parts, torch.cat([weights.real, -weights.imag]), rows, to, None, num_targets)
     imaginary = gathered(parts, torch.cat([weights.imag, weights.real]), rows, to, None, num_targets)
@@ -68,20 +67,28 @@ def product(matrix: Tensor, dense: Tensor, reduce: str = "sum") -> tuple[Tensor,
 def _scaled(values: Tensor, dense: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     """One of the two times alpha, rounded before all else is exact: the entries, or `dense` where they overflow."""
     scaled = values * alpha
-    if not _overflows(values, scaled):
+    overflows = _overflows(values, scaled)
+    if not overflows.is_cuda and not overflows:
         return scaled, dense
-    other = dense * alpha
-    is_wide = dense.is_complex() or dense.dtype == op_math(dense.dtype)
-    if not is_wide or _overflows(dense, other):
-        raise RuntimeError(
-            f"sparse_addmm(): alpha={alpha} times the largest entry overflows {values.dtype}; expected a product that "
-            "it can hold"
-        )
-    return values, other
+    refused = overflows
+    if dense.is_complex() or dense.dtype == op_math(dense.dtype):
+        other = dense * alpha
+        refused = overflows & _overflows(dense, other)
+        scaled, dense = torch.where(overflows, values, scaled), torch.where(overflows, other, dense)
+    message = (
+        f"sparse_addmm(): alpha={alpha} times the largest entry overflows {values.dtype}; expected a product that it "
+        "can hold"
+    )
+    if refused.is_cuda:  # where the host does not wait for the answer
+        torch._assert_async(~refused, message)
+    elif refused:
+        raise RuntimeError(message)
+    return scaled, dense
 
 
-def _overflows(before: Tensor, after: Tensor) -> bool:
-    return bool((before.isfinite() & ~after.isfinite()).any())
+def _overflows(before: Tensor, after: Tensor) -> Tensor:
+    """[] bool: whether something finite is no longer."""
+    return (before.isfinite() & ~after.isfinite()).any()
 
 
 def sum_with(base: Tensor, matrix: Tensor, dense: Tensor, beta: float, alpha: float) -> Tensor:

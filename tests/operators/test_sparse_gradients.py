@@ -35,13 +35,19 @@ def test_gradients(dtype, reduce):
     def by_rows(values):
         return torch.sparse_csr_tensor(pointers, indices[1], values, (7, 5))
 
-    for layout in (coordinates,) if dtype.is_complex else (coordinates, by_rows):
+    for layout in (coordinates,) if dtype.is_complex else (coordinates, by_rows):  # torch makes no complex ones
         second = layout is not by_rows  # torch lacks a part of it
-        call = lambda v, d: reprocuda.sparse_mm(layout(v), d, reduce)  # noqa: B023, E731
+
+        def call(v, d):
+            return reprocuda.sparse_mm(layout(v), d, reduce)  # noqa: B023
+
         assert gradcheck(call, (values, dense)) and (not second or gradgradcheck(call, (values, dense)))
         if reduce == "sum":
             factor = 2 - 1j if dtype.is_complex else 3
-            add = lambda b, v, d: reprocuda.sparse_addmm(b, layout(v), d, beta=factor, alpha=factor)  # noqa: B023, E731
+
+            def add(b, v, d):
+                return reprocuda.sparse_addmm(b, layout(v), d, beta=factor, alpha=factor)  # noqa: B023
+
             assert gradcheck(add, (base, values, dense)) and (not second or gradgradcheck(add, (base, values, dense)))
     with reprocuda.enabled():
         if reduce == "sum":
@@ -99,6 +105,42 @@ def test_entries_with_equal_indices_share_a_gradient(reduce):
         return reprocuda.sparse_mm(matrix, dense, reduce)
 
     assert gradcheck(call, (values, dense)) and gradgradcheck(call, (values, dense))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc])
+def test_a_complex_compressed_matrix_has_a_gradient(layout):
+    """In integers, so that every way of adding up is exact."""
+    full = torch.tensor([[1 + 2j, 0], [3j, -1]]).to(torch.complex64)
+    dense = torch.tensor([[2 - 1j], [1 + 1j]], requires_grad=True)
+    grad = torch.tensor([[1 + 1j], [2 - 3j]])
+    matrix = full.to_sparse(layout=layout).requires_grad_()
+    for result in (
+        reprocuda.sparse_mm(matrix, dense), reprocuda.sparse_addmm(torch.zeros(1) + 0j, matrix, dense, alpha=2) / 2,
+    ):  # fmt: skip
+        assert torch.equal(result, full @ dense)
+        of_matrix, of_dense = torch.autograd.grad(result, (matrix, dense), grad)
+        assert torch.equal(of_matrix.to_dense(), (grad @ dense.mH) * (full != 0))
+        assert torch.equal(of_dense, full.mH @ grad)
+
+
+@pytest.mark.parametrize(("dtype", "count"), [(torch.float16, 70_000), (torch.bfloat16, 257), (torch.float32, 3)])
+def test_entries_of_a_mean_are_divided_by_more_than_their_dtype_counts_to(dtype, count):
+    """float16 ends at 65504, and bfloat16 has no 257."""
+    values = torch.ones(count, dtype=dtype, requires_grad=True)
+    matrix = torch.sparse_csr_tensor(torch.tensor([0, count]), torch.arange(count), values, (1, count))
+    reprocuda.sparse_mm(matrix, torch.ones(count, 1, dtype=dtype), "mean").sum().backward()
+    assert torch.equal(values.grad, torch.full((count,), 1 / count, dtype=torch.float64).to(dtype))
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_gradients_of_a_matrix_without_entries(reduce):
+    matrix = torch.zeros(2, 1).to_sparse_csr().requires_grad_()
+    dense = torch.ones(1, 4, requires_grad=True)
+    with reprocuda.enabled():
+        results = torch.sparse.mm(matrix, dense, reduce), reprocuda.sparse_mm(matrix, dense, reduce)
+        for result in results:
+            of_matrix, of_dense = torch.autograd.grad(result, (matrix, dense), torch.ones(2, 4))
+            assert of_matrix.values().shape == (0,) and torch.equal(of_dense, torch.zeros(1, 4))
 
 
 def test_a_second_derivative_is_computed_not_left_out():

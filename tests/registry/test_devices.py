@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torchgen
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import reprocuda
@@ -70,6 +71,26 @@ def test_what_runs_on_cuda_is_made_of_kernels_for_it(name):
     assert compiled or name in ("index_fill", "masked_scatter")  # which know no order
     if "cuda" in reprocuda.registry[name].devices:
         assert compiled <= CUDA
+
+
+def native_kernels(text: str) -> dict[str, set[str]]:
+    """The dispatch keys that torch's own list of functions gives a kernel, by overload."""
+    found = {}
+    for overload, body in re.findall(r"^- func: ([\w.]+)\((.*?)(?=^- func: |\Z)", text, re.M | re.S):
+        keys = re.findall(r"^    (Sparse\w+(?:, \w+)*): ", body, re.M)
+        found[overload] = {key for line in keys for key in line.split(", ")}
+    return found
+
+
+def test_what_is_replaced_for_sparse_tensors_is_there_in_torch_on_both_devices():
+    """The keys for CUDA as well, which torch without CUDA has no kernels for."""
+    path = "packaged/ATen/native/native_functions.yaml"
+    kernels = native_kernels((Path(torchgen.__file__).parent / path).read_text())
+    asked = [(o.overload, key) for op in reprocuda.registry.values() for o in op.overrides for key in o.keys.values()]
+    sparse = [(overload, key) for overload, key in asked if key.startswith("Sparse")]
+    assert {key for _, key in sparse} == {"SparseCPU", "SparseCUDA", "SparseCsrCPU", "SparseCsrCUDA"}
+    for overload, key in sparse:
+        assert key in kernels[overload], (overload, key)
 
 
 @pytest.mark.parametrize("name", reprocuda.registry)
