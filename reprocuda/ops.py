@@ -56,6 +56,8 @@ fragment.define(
     "bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, bool include_last_offset, SymInt padding_idx) -> "
     "(Tensor, Tensor)"
 )
+# A mean with something beside its members. uncounted.py has the kernel.
+fragment.define("mean_beside(Tensor self, Tensor? permutation, Tensor offsets, Tensor source) -> Tensor")
 # Counting by value in compiled code. histograms.py has the kernels.
 fragment.define("bincount(Tensor input, Tensor weights, SymInt minlength) -> Tensor")
 fragment.define("histc(Tensor input, int bins, float min, float max) -> Tensor")
@@ -84,6 +86,7 @@ index_reduce = torch.ops.reprocuda.index_reduce.default
 index_reduce_ = torch.ops.reprocuda.index_reduce_.default
 index_reduce_out = torch.ops.reprocuda.index_reduce_out.default
 index_reduce_planned = torch.ops.reprocuda.index_reduce_planned.default
+mean_beside = torch.ops.reprocuda.mean_beside.default
 index_put = torch.ops.reprocuda.index_put.default
 index_put_ = torch.ops.reprocuda.index_put_.default
 index_copy = torch.ops.reprocuda.index_copy.default

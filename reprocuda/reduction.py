@@ -18,10 +18,13 @@ from torch import Tensor
 
 from .autograd import Where, accumulate, below_autograd, gather, needs_autograd, to_front, transforms_active
 
+# A mean to whose sum self is added, and not counted.
+BESIDE = "mean beside self"
+
 
 @dataclass(frozen=True)
 class How:
-    """What becomes of the contributions to one target: torch's `reduce` and `include_self`."""
+    """What becomes of the contributions to one target: torch's `reduce` and `include_self`; or BESIDE."""
 
     reduce: str
     include_self: bool = True
@@ -100,8 +103,9 @@ def shares(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, how: H
         kept = _count(calculus, nothing, everything) == 0
     if how.reduce == "sum":
         return Shares(kept=kept)
-    if how.reduce == "mean":
-        members = _count(calculus, ~nothing if how.include_self else nothing, everything)
+    if how.reduce in ("mean", BESIDE):
+        counts_self = how.include_self and how.reduce != BESIDE
+        members = _count(calculus, ~nothing if counts_self else nothing, everything)
         return Shares(kept=kept, divisor=members.clamp(min=1))
     if how.reduce == "prod":
         return _shares_of_product(calculus, base, src, result, kept)

@@ -209,9 +209,8 @@ _OPERATORS = (
         ("torch.segment_reduce",),
         kernels.SEGMENT_REDUCE,
         dtypes=FLOATING,
-        notes="but a mean with an initial value other than 0, whose sum is rounded to float64; torch has no second "
-        "derivative, and gives what is negative to each of equal extremes undivided; reprocuda.segment_reduce has "
-        "both right",
+        notes="torch has no second derivative, and gives what is negative to each of equal extremes undivided; "
+        "reprocuda.segment_reduce has both right",
     ),
     Operator(
         "bincount",
@@ -268,10 +267,7 @@ _OPERATORS = (
     *_torch_scatter("exact", EVERY, "segment_sum_csr", "segment_add_csr"),
     *_torch_scatter("exact", FLOATING + COMPLEX[1:], "gather_coo", "gather_csr", part="backward"),
     *_torch_scatter("exact", REAL + BOOL, "scatter_mul"),
-    *_torch_scatter(
-        "exact", DIFFERENTIABLE + INTEGER, "scatter_mean", "segment_mean_coo", notes="with out, rounded twice"
-    ),
-    *_torch_scatter("exact", DIFFERENTIABLE + INTEGER, "segment_mean_csr"),
+    *_torch_scatter("exact", DIFFERENTIABLE + INTEGER, "scatter_mean", "segment_mean_coo", "segment_mean_csr"),
     *_torch_scatter(
         "exact",
         REAL + BOOL,

@@ -24,6 +24,8 @@ from .alpha import Alpha, split_alpha
 from .autograd import Where, accumulate, accumulate_, gather, legacy_batched, needs_autograd
 from .checks import check_range, checks
 from .overwriting import overwrite
+from .reduction import BESIDE
+from .uncounted import by_elements, by_plan
 
 if TYPE_CHECKING:
     from .plan import SegmentPlan
@@ -206,10 +208,15 @@ class ElementRoute(Route):
 
     def reduce(self, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
         self._check(base, where)
+        if how.reduce == BESIDE:
+            return by_elements(base, self.dim, *where, src)
         return ops.scatter_reduce(base, self.dim, *where, src, how.reduce, how.include_self)
 
     def reduce_(self, base: Tensor, src: Tensor, where: Where, how: How) -> None:
         self._check(base, where)
+        if how.reduce == BESIDE:
+            base.copy_(self.reduce(base, src, where, how))
+            return
         ops.scatter_reduce_(base, self.dim, *where, src, how.reduce, how.include_self)
 
     def read(self, src: Tensor, where: Where) -> Tensor:
@@ -255,6 +262,8 @@ class PlanRoute(Route):
 
     def reduce(self, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
         plan = self.plan
+        if how.reduce == BESIDE:
+            return by_plan(base, self.dim, plan.permutation, plan.offsets, src)
         if how.reduce in ("amax", "amin") and src.device.type != "cpu":  # where the largest is found by an index
             return ops.index_reduce(base, self.dim, plan.targets, src, how.reduce, how.include_self)
         return ops.index_reduce_planned(

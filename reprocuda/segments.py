@@ -15,7 +15,7 @@ from torch import Tensor
 from .autograd import accumulate, gather, needs_autograd, needs_operators
 from .checks import checks
 from .plan import SegmentPlan, has_data
-from .reduction import Calculus, How, reduce, shares
+from .reduction import BESIDE, Calculus, How, reduce, shares
 from .routes import PlanRoute
 
 _REDUCTIONS = {name: name for name in ("sum", "mean", "amax", "amin", "prod")} | {"max": "amax", "min": "amin"}
@@ -171,9 +171,7 @@ def _reduced(rows: Tensor, plan: SegmentPlan, how: How, initial: float | None) -
     if how.reduce == "mean":
         if not initial:
             return _reduce(base, plan, rows, How("mean", include_self=False))
-        counts = plan.offsets.diff().reshape([-1] + [1] * (rows.dim() - 1))
-        total = _add(base.double(), plan, rows.double())
-        return torch.where(counts == 0, base, (total / counts.clamp(min=1)).to(base.dtype))
+        return _reduce(base, plan, rows, How(BESIDE))
     competes = how.reduce != "prod" and initial is not None
     if not competes or not (needs_operators("segment_reduce") or needs_autograd(rows)):
         return _reduce(base, plan, rows, how)

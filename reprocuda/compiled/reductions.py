@@ -11,9 +11,9 @@ from torch.library import register_autograd
 from .. import ops
 from ..ops import fragment
 from ..plan import SegmentPlan
-from ..reduction import Calculus, How, shares
+from ..reduction import Calculus, How, Shares, shares
 from ..routes import ElementRoute, RowRoute
-from .support import fake
+from .support import contiguous_like, fake
 
 _aten = torch.ops.aten
 
@@ -109,3 +109,23 @@ def _planned_backward(ctx, grad):
 
 
 register_autograd("reprocuda::index_reduce_planned", _planned_backward, setup_context=_planned_setup, lib=fragment)
+
+
+fake("mean_beside", lambda self, permutation, offsets, source: contiguous_like(self))
+
+
+def _beside_setup(ctx, inputs, output):
+    _, permutation, offsets, source = inputs
+    ctx.num_rows = source.shape[0]
+    ctx.save_for_backward(permutation, offsets)
+
+
+def _beside_backward(ctx, grad):
+    permutation, offsets = ctx.saved_tensors
+    targets = SegmentPlan(permutation, offsets, ctx.num_rows, torch.Size([ctx.num_rows])).targets
+    counts = offsets.diff().clamp(min=1).reshape([-1] + [1] * (grad.dim() - 1))
+    grad = Shares(divisor=counts).divided(grad)
+    return grad, None, None, ops.index_select(grad, 0, targets)
+
+
+register_autograd("reprocuda::mean_beside", _beside_backward, setup_context=_beside_setup, lib=fragment)

@@ -43,11 +43,11 @@ def segment_reduce(
             not read, which would wait for the device, but bounded by `data`; see `check_indices`. Other lengths that
             do not cover `data` are a device assert in code compiled for CUDA.
 
-    Determinism: exact. A mean with an initial value other than 0 is not: its sum is rounded to float64, where it may
-        overflow, and divided then. The members of a segment may come in any order. In derivatives, a factor of a
-        product gets result / factor, as in torch: rounded twice, and 0, inf or NaN where the result is.
+    Determinism: exact. The members of a segment may come in any order. In derivatives, a factor of a product gets
+        result / factor, as in torch: rounded twice, and 0, inf or NaN where the result is.
 
-    Cost: O(data + result); nothing is sorted or searched, and on CUDA lengths wait for the device as torch's do.
+    Cost: O(data + result), and for a mean with an initial value other than 0 a copy of both; nothing is sorted or
+        searched, and on CUDA lengths wait for the device as torch's do.
 
     Example:
         >>> import torch, reprocuda

@@ -6,7 +6,11 @@ import torch
 from torch import Tensor
 
 from .. import functional
+from ..autograd import needs_operators
 from ..extremum import extremum
+from ..functional.support import replace_with
+from ..reduction import BESIDE, How, reduce_
+from ..routes import ElementRoute
 from .support import align, check_out, reports_index, result_shape, size_of_result
 
 
@@ -109,10 +113,9 @@ def scatter_mean(
     Arguments and errors are those of `scatter_sum`; places without elements are 0. `out` is added to their sum and not
     counted, as torch_scatter has it. A mean of integers is rounded down.
 
-    Determinism: exact: the exact sum over the exact number, rounded once; with `out`, the sum is rounded before it is
-    divided.
+    Determinism: exact: the exact sum over the exact number, rounded once.
 
-    Cost: as `scatter_sum`; with `out`, the elements of each place are counted as well.
+    Cost: as `scatter_sum`; with `out`, of as many zeros again, and a sort of the index.
 
     Example:
         >>> import torch, reprocuda
@@ -124,7 +127,6 @@ def scatter_mean(
 
 def average(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> Tensor:
     """`scatter_mean`, under the name `op`."""
-    given = index
     index, dim = align(op, src, index, dim)
     if out is None:
         zeros = src.new_zeros(result_shape(src, dim, size_of_result(op, index, dim_size)))
@@ -132,15 +134,10 @@ def average(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, d
     check_out(op, out, src, dim)
     if out.dtype == torch.bool:
         raise NotImplementedError(f"{op}(): src must be numbers, which have a mean, got {src.dtype}")
-    functional.scatter_add_(out, dim, index, src)
-    count = counts(given, src, dim, out.shape[dim]).clamp_(min=1)
-    # In a type that holds the count: the dtype of `out` may not.
-    if out.is_complex():
-        parts = torch.view_as_real(out)
-        return out.copy_(torch.view_as_complex((parts.double() / count.unsqueeze(-1)).to(parts.dtype)))
-    if out.is_floating_point():
-        return out.copy_(out.to(torch.float64) / count)
-    return out.copy_(torch.div(out.to(torch.int64), count, rounding_mode="floor"))
+    route = ElementRoute(dim)
+    if needs_operators(op):
+        return replace_with(out, route.reduce(out.clone(), src, (index,), How(BESIDE)))
+    return reduce_(route, out, src, (index,), How(BESIDE))
 
 
 def counts(index: Tensor, src: Tensor, dim: int, size: int) -> Tensor:

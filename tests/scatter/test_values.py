@@ -4,6 +4,7 @@ import importlib
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -71,6 +72,35 @@ def test_exact_and_rounded_once(reduce, dtype):
                     assert int(bits[target, column]) == want, (kind, values)
                 outputs += bits.size
     assert outputs > 5000
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_mean_with_out_is_rounded_once(dtype):
+    """`out` is in the sum, and not in the number that it is divided by."""
+    generator = torch.Generator().manual_seed(0)
+    for kind in KINDS:
+        for index in (torch.randint(TARGETS, (40,), generator=generator),
+                      torch.randint(TARGETS, (40, 3), generator=generator)):  # fmt: skip
+            source = make(kind, (40, 3), DTYPES[dtype], generator)
+            out = make(kind, (TARGETS, 3), DTYPES[dtype], generator)
+            full = (index if index.dim() == 2 else index[:, None].expand(40, 3)) * 3 + torch.arange(3)
+            targets = torch.cat([torch.arange(TARGETS * 3), full.reshape(-1)]).numpy()
+            numbers = torch.cat([out, source])
+            counts = full.reshape(-1).bincount(minlength=TARGETS * 3).numpy()
+            reached, kept = counts > 0, to_numpy_bits(out).reshape(-1)
+            want = oracle.exact_segment_sums(
+                to_numpy_bits(numbers).reshape(-1), targets, TARGETS * 3, dtype, divisor=counts.clip(1)
+            )
+            results = [scatter_mean(source, index, 0, out.clone())]
+            if index.dim() == 1:
+                order = index.argsort(stable=True)
+                results.append(segment_mean_coo(source[order], index[order], out.clone()))
+            elif dtype in ("float32", "float64"):
+                parts = torch.complex(source, -source), torch.complex(out, -out)
+                results.append(scatter_mean(parts[0], index, 0, parts[1]).real)
+            for result in results:
+                bits = to_numpy_bits(result.contiguous()).reshape(-1)
+                assert (bits == np.where(reached, want, kept)).all(), kind
 
 
 def rank(value: float, largest: bool):
