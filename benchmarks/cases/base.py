@@ -9,6 +9,13 @@ import torch
 import reprocuda
 from benchmarks.timing import Contestant
 
+try:
+    import torch_scatter
+except ImportError:
+    torch_scatter = None
+if hasattr(torch_scatter, "__reprocuda_shim__"):  # ours under that name
+    torch_scatter = None
+
 OURS = "reprocuda"
 ALL_NAN = "reprocuda, all NaN"
 FORCED_EXACT = "reprocuda, all exact fallback"  # entered at its first stage, pairs of doubles

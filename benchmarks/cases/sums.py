@@ -14,15 +14,11 @@ from benchmarks.cases.base import (
     PLANNED,
     Case,
     torch_deterministic,
+    torch_scatter,
 )
 from benchmarks.cases.by_index import ByIndex, Problem
 from benchmarks.forcing import forced
 from benchmarks.timing import Contestant
-
-try:
-    import torch_scatter
-except ImportError:
-    torch_scatter = None
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@
 #include <array>
 #include <atomic>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 
 #include "bins.h"
 #include "element_keys.h"
 #include "elements.h"
+#include "fixed_bins.h"
 #include "integers.h"
 #include "outputs.h"
 #include "parallel.h"
@@ -164,6 +166,13 @@ int64_t sum_elements_by_partition(const ElementAccumulation& problem, const Elem
   return sum_by_partition(partition, ElementValues<T>(keys, problem.complex_pairs));
 }
 
+// Where nothing is forced, of which the tests make use.
+template <class Index>
+std::optional<int64_t> sum_in_integers(const Accumulation& problem, const Index* index) {
+  const bool is_auto = forced_algorithm.load() == Algorithm::kAuto && first_stage.load() == FirstStage::kFilter;
+  return is_auto && may_sum_in_fixed_bins(problem) ? sum_in_fixed_bins(problem, index) : std::nullopt;
+}
+
 template <class T, class Index>
 int64_t accumulate_indexed(const Accumulation& problem, const Index* index) {
   if (forced_algorithm.load() == Algorithm::kAuto && has_short_slices(problem)) {
@@ -175,6 +184,7 @@ int64_t accumulate_indexed(const Accumulation& problem, const Index* index) {
     case Algorithm::kBins:
     case Algorithm::kSmall:
       if (!bins_fit(problem)) throw std::runtime_error("too many outputs for private bins");
+      if (const auto done = sum_in_integers(problem, index)) return *done;
       return sum_in_bins<T>(problem, index, first_stage.load(), choice.algorithm == Algorithm::kSmall ? 1 : choice.max_workers);
     case Algorithm::kPartition: return sum_slices_by_partition<T>(problem, index, choice.max_workers);
     case Algorithm::kFixedPoint: throw std::runtime_error("the fixed-point algorithm exists on CUDA only");

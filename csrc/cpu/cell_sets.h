@@ -56,7 +56,7 @@ class FlaggedOutputs {
 
  private:
   static constexpr int64_t kOutputsPerTask = 1 << 11;
-  static constexpr int64_t kCellsPerFinisher = 1 << 15;  // fewer cells are rounded sooner than a thread wakes up
+  static constexpr int64_t kCellsPerFinisher = 1 << 14;  // fewer cells are rounded sooner than a thread wakes up
 
   int64_t num_targets_;
   int64_t inner_;

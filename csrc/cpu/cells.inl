@@ -1,5 +1,5 @@
 // Cells: filtered sums that are added to in the order in which contributions come. Included per instruction set after
-// lanes.inl.
+// lanes.inl and keyed.inl.
 //
 // Guarantee: certified outputs are exact sums rounded once; targets without contributions keep `self` bit for bit, or become
 // +0. Cost: one load, a few additions and one store a contribution; a cell of one column is one 128-bit vector for 16- and
@@ -67,32 +67,8 @@ inline void add_product_to_cell(double* cell, double weight, double x, double) {
 template <class T>
 using CellTag = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// a[0], b[0], a[1], b[1] ... in memory, for scalar code to pick up.
-template <int L>
-inline void store_interleaved(double* to, Doubles<L> a, Doubles<L> b) {
-  if constexpr (L == 8) {
-    store_vector(to, __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
-    store_vector(to + 8, __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
-  } else if constexpr (L == 4) {
-    store_vector(to, __builtin_shufflevector(a, b, 0, 4, 1, 5));
-    store_vector(to + 4, __builtin_shufflevector(a, b, 2, 6, 3, 7));
-  } else {
-    store_vector(to, __builtin_shufflevector(a, b, 0, 2));
-    store_vector(to + 2, __builtin_shufflevector(a, b, 1, 3));
-  }
-}
-
 inline void add_pair_to_cell(double* cell, const double* pair) {
   store_vector(cell, load_vector<Doubles<2>>(cell) + load_vector<Doubles<2>>(pair));
-}
-
-inline bool any_key_outside(const int64_t* keys, uint64_t bound) {
-  return any<kLanes>(load_vector<typename Vectors<kLanes>::Bits>(keys) >= bound);
-}
-
-inline bool any_key_outside(const int32_t* keys, uint64_t bound) {
-  const Ints<kLanes> wide = __builtin_convertvector(load_vector<typename Vectors<kLanes>::SignedWord>(keys), Ints<kLanes>);
-  return any<kLanes>((typename Vectors<kLanes>::Bits)wide >= bound);
 }
 
 template <class T>
@@ -230,6 +206,14 @@ template <class T>
 inline Lanes<T, kLanes> load_single_cells(const double* cells) {
   Lanes<T, kLanes> sum;
   double* const states = reinterpret_cast<double*>(&sum);
+  if constexpr (kStateDoubles<T> == 2) {
+    Doubles<kLanes> first;
+    Doubles<kLanes> second;
+    load_interleaved<kLanes>(cells, &first, &second);
+    store_vector(states, first);
+    store_vector(states + kLanes, second);
+    return sum;
+  }
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int state = 0; state < kStateDoubles<T>; ++state) states[state * kLanes + lane] = cells[lane * kStateDoubles<T> + state];
   }

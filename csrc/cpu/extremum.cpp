@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "../numerics/ordered.h"
+#include "extremum_cells.h"
 #include "extremum_kernel.h"
 #include "isa.h"
 #include "parallel.h"
@@ -15,60 +16,9 @@ namespace {
 
 constexpr int64_t kBytesPerWorker = 1 << 17;  // below this waking a second thread costs more than it saves
 constexpr int64_t kWide = 8;                  // columns that pay for grouping
+constexpr int64_t kBlock = 1024;              // rows or outputs between two calls of a kernel
+constexpr int64_t kManyRows = 8;              // for each target, from which on most rows change nothing
 constexpr int64_t kPrivateBytes = 1 << 20;    // of cells that every worker can have for itself
-
-// The best so far of every output: number and position in one integer, whose maximum is the larger number and of equal ones
-// the smaller position. 0: none.
-struct PackedCells {
-  static constexpr int64_t kMaxRows = (int64_t{1} << 32) - 1;
-  uint64_t* cells;
-
-  static PackedCells of_results(const Extremum& problem, std::byte*) { return {reinterpret_cast<uint64_t*>(problem.arg)}; }
-  static size_t bytes_each() { return sizeof(uint64_t); }
-  static PackedCells at(std::byte* memory, int64_t) { return {reinterpret_cast<uint64_t*>(memory)}; }
-
-  void clear(int64_t begin, int64_t end) const { std::fill(cells + begin, cells + end, 0); }
-  PackedCells from(int64_t i) const { return {cells + i}; }
-  void take(int64_t i, int32_t key, int64_t row) const {
-    const uint64_t high = static_cast<uint32_t>(key) ^ 0x80000000u;
-    cells[i] = std::max(cells[i], (high << 32) | static_cast<uint32_t>(~row));
-  }
-  void merge(int64_t i, const PackedCells& other) const { cells[i] = std::max(cells[i], other.cells[i]); }
-  bool none(int64_t i) const { return cells[i] == 0; }
-  int64_t key(int64_t i) const { return static_cast<int32_t>(static_cast<uint32_t>(cells[i] >> 32) ^ 0x80000000u); }
-  int64_t row(int64_t i) const { return static_cast<uint32_t>(~cells[i]); }
-};
-
-// The same in two integers; -1: none.
-struct WideCells {
-  static constexpr int64_t kMaxRows = std::numeric_limits<int64_t>::max();
-  int64_t* keys;
-  int64_t* rows;
-
-  // The numbers' own memory holds the keys where it is as wide.
-  static WideCells of_results(const Extremum& problem, std::byte* keys) {
-    return {reinterpret_cast<int64_t*>(keys == nullptr ? static_cast<std::byte*>(problem.out) : keys), problem.arg};
-  }
-  static size_t bytes_each() { return 2 * sizeof(int64_t); }
-  static WideCells at(std::byte* memory, int64_t count) {
-    return {reinterpret_cast<int64_t*>(memory), reinterpret_cast<int64_t*>(memory) + count};
-  }
-
-  void clear(int64_t begin, int64_t end) const { std::fill(rows + begin, rows + end, -1); }
-  WideCells from(int64_t i) const { return {keys + i, rows + i}; }
-  void take(int64_t i, int64_t key, int64_t row) const {
-    const bool better = rows[i] < 0 || key > keys[i];
-    keys[i] = better ? key : keys[i];
-    rows[i] = better ? row : rows[i];
-  }
-  // Rows of `other` come after ours.
-  void merge(int64_t i, const WideCells& other) const {
-    if (!other.none(i)) take(i, other.keys[i], other.rows[i]);
-  }
-  bool none(int64_t i) const { return rows[i] < 0; }
-  int64_t key(int64_t i) const { return keys[i]; }
-  int64_t row(int64_t i) const { return rows[i]; }
-};
 
 struct Range {
   int64_t begin;
@@ -83,6 +33,7 @@ template <class Order, class Index>
 class Solver {
   using Bits = typename Order::Bits;
   using Key = typename Order::Key;
+  static constexpr bool kPacks = sizeof(Key) <= 4;
 
  public:
   explicit Solver(const Extremum& problem) : p_(problem) {}
@@ -164,12 +115,25 @@ class Solver {
 
   template <class Cells>
   void finish(const Cells& cells, int64_t first, int64_t begin, int64_t end) const {
+    if constexpr (std::is_same_v<Cells, PackedCells> && kPacks) return finish_packed(cells, first, begin, end);
     for (int64_t i = begin; i < end; ++i) {
       if (cells.none(i)) {
         keep(first + i);
       } else {
         write(first + i, static_cast<Key>(cells.key(i)), cells.row(i));
       }
+    }
+  }
+
+  // Without a branch on who wins, which is as good as random.
+  void finish_packed(const PackedCells& cells, int64_t first, int64_t begin, int64_t end) const {
+    uint64_t packed[kBlock];  // the cells may lie where the positions go
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t count = std::min(kBlock, end - at);
+      const int64_t to = first + at;
+      std::copy_n(cells.cells + at, count, packed);
+      const Bits* const self = p_.self == nullptr ? nullptr : static_cast<const Bits*>(p_.self) + to;
+      unpack_extrema(PackedExtrema<Order>{packed, self, static_cast<Bits*>(p_.out) + to, p_.arg + to, count, p_.num_rows, p_.largest});
     }
   }
 
@@ -213,17 +177,65 @@ class Solver {
 
   template <int kInner, bool kAllTargets, class Cells>
   void take_narrow(int64_t o, Range rows, Range targets, const Cells& cells) const {
-    const Index* const index = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
-    const Bits* from = source(o, rows.begin);
+    if constexpr (!kAllTargets) {
+      take_listed<kInner>(o, rows, targets, cells);
+    } else if constexpr (kInner == 1 && std::is_same_v<Cells, PackedCells> && kPacks) {
+      take_column(o, rows, cells);
+    } else {
+      const Index* const index = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
+      const Bits* from = source(o, rows.begin);
+      const bool largest = p_.largest;
+      for (int64_t row = rows.begin; row < rows.end; ++row, from += kInner) {
+        const Cells to = cells.from(index[row] * kInner);
+        for (int f = 0; f < kInner; ++f) to.take(f, Order::key(from[f], largest), row);
+      }
+    }
+  }
+
+  // One column: numbers and positions are put together by vectors.
+  void take_column(int64_t o, Range rows, const PackedCells& to) const {
+    const Index* const all = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
+    uint64_t* const cells = to.cells;
+    const bool rarely = p_.num_rows >= kManyRows * p_.num_targets;
+    uint64_t packed[kBlock];
+    for (int64_t begin = rows.begin; begin < rows.end; begin += kBlock) {
+      const int64_t count = std::min(kBlock, rows.end - begin);
+      const Index* const index = all + begin;
+      pack_extrema<Order>(source(o, begin), count, p_.largest, begin, packed);
+      if (rarely) {
+        for (int64_t i = 0; i < count; ++i) {
+          if (packed[i] > cells[index[i]]) [[unlikely]] cells[index[i]] = packed[i];
+        }
+      } else {
+        for (int64_t i = 0; i < count; ++i) cells[index[i]] = std::max(cells[index[i]], packed[i]);
+      }
+    }
+  }
+
+  // The rows whose target is ours are listed first, without a branch on whose they are, which would be guessed wrong every
+  // other time.
+  template <int kInner, class Cells>
+  void take_listed(int64_t o, Range rows, Range targets, const Cells& cells) const {
+    const Index* const all = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
     const bool largest = p_.largest;
-    const uint64_t first = static_cast<uint64_t>(targets.begin);
-    const uint64_t width = static_cast<uint64_t>(targets.end) - first;
-    Nowhere<Cells> nowhere;
-    for (int64_t row = rows.begin; row < rows.end; ++row, from += kInner) {
-      const int64_t target = index[row];
-      const bool mine = kAllTargets || static_cast<uint64_t>(target) - first < width;
-      const Cells to = mine ? cells.from(target * kInner) : nowhere.cells(row);
-      for (int f = 0; f < kInner; ++f) to.take(f, Order::key(from[f], largest), row);
+    const int64_t first = targets.begin;
+    const int64_t width = targets.end - first;
+    int32_t mine[kBlock];
+    for (int64_t begin = rows.begin; begin < rows.end; begin += kBlock) {
+      const int64_t size = std::min(kBlock, rows.end - begin);
+      const Index* const index = all + begin;
+      const Bits* const from = source(o, begin);
+      int64_t count = 0;
+      for (int64_t i = 0; i < size; ++i) {
+        mine[count] = static_cast<int32_t>(i);
+        const int64_t offset = index[i] - first;
+        count += static_cast<uint64_t>(~offset & (offset - width)) >> 63;  // 0 <= offset < width; a comparison becomes a branch
+      }
+      for (int64_t at = 0; at < count; ++at) {
+        const int64_t i = mine[at];
+        const Cells to = cells.from(index[i] * kInner);
+        for (int f = 0; f < kInner; ++f) to.take(f, Order::key(from[i * kInner + f], largest), begin + i);
+      }
     }
   }
 
@@ -334,6 +346,10 @@ void solve(const Extremum& problem) {
 
 void extremum(const Extremum& problem) {
   if (problem.outer == 0 || problem.num_targets == 0 || problem.inner == 0) return;
+  // New results are fresh memory, whose page faults would cost more than the comparisons.
+  const int64_t outputs = problem.outer * problem.num_targets * problem.inner;
+  prefer_huge_pages(problem.out, outputs * element_size(problem.dtype));
+  prefer_huge_pages(problem.arg, outputs * static_cast<int64_t>(sizeof(int64_t)));
   with_order(problem.dtype, [&](auto order) {
     using Order = decltype(order);
     if (problem.index_is_int64) return solve<Order, int64_t>(problem);

@@ -32,6 +32,41 @@ void best_of_rows(const ExtremumSegment<Order, Position>& segment) {
   }
 }
 
+// Numbers with their positions, each a single integer: see extremum_kernel.h.
+template <class Order>
+void pack_extrema(const typename Order::Bits* __restrict__ from, int64_t count, bool largest, int64_t first_row,
+                  uint64_t* __restrict__ packed) {
+  const uint32_t first = static_cast<uint32_t>(first_row);
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t high = static_cast<uint32_t>(static_cast<int32_t>(Order::key(from[i], largest))) ^ 0x80000000u;
+    packed[i] = (static_cast<uint64_t>(high) << 32) | static_cast<uint32_t>(~(first + static_cast<uint32_t>(i)));
+  }
+}
+
+template <class Order, bool kHasSelf>
+void unpack_extrema_beside(const PackedExtrema<Order>& job) {
+  using Bits = typename Order::Bits;
+  using Key = typename Order::Key;
+  const uint64_t* const __restrict__ packed = job.packed;
+  const Bits* const __restrict__ self = job.self;
+  Bits* const __restrict__ out = job.out;
+  int64_t* const __restrict__ arg = job.arg;
+  const bool largest = job.largest;
+  const int64_t num_rows = job.num_rows;
+  for (int64_t i = 0; i < job.count; ++i) {
+    const int32_t key = static_cast<int32_t>(static_cast<uint32_t>(packed[i] >> 32) ^ 0x80000000u);
+    const Bits own = kHasSelf ? self[i] : Bits{0};
+    const bool stands = (packed[i] == 0) | (kHasSelf && static_cast<int32_t>(Order::key(own, largest)) >= key);
+    out[i] = stands ? own : Order::bits(static_cast<Key>(key), largest);
+    arg[i] = stands ? num_rows : static_cast<int64_t>(static_cast<uint32_t>(~packed[i]));
+  }
+}
+
+template <class Order>
+void unpack_extrema(const PackedExtrema<Order>& job) {
+  job.self == nullptr ? unpack_extrema_beside<Order, false>(job) : unpack_extrema_beside<Order, true>(job);
+}
+
 // Every order and width of positions that a problem can have.
 template void best_of_rows(const ExtremumSegment<IntegerOrder<uint8_t>, int32_t>&);
 template void best_of_rows(const ExtremumSegment<IntegerOrder<uint8_t>, int64_t>&);
@@ -51,3 +86,17 @@ template void best_of_rows(const ExtremumSegment<Float32Order, int32_t>&);
 template void best_of_rows(const ExtremumSegment<Float32Order, int64_t>&);
 template void best_of_rows(const ExtremumSegment<Float64Order, int32_t>&);
 template void best_of_rows(const ExtremumSegment<Float64Order, int64_t>&);
+template void pack_extrema<IntegerOrder<uint8_t>>(const IntegerOrder<uint8_t>::Bits*, int64_t, bool, int64_t, uint64_t*);
+template void unpack_extrema(const PackedExtrema<IntegerOrder<uint8_t>>&);
+template void pack_extrema<IntegerOrder<int8_t>>(const IntegerOrder<int8_t>::Bits*, int64_t, bool, int64_t, uint64_t*);
+template void unpack_extrema(const PackedExtrema<IntegerOrder<int8_t>>&);
+template void pack_extrema<IntegerOrder<int16_t>>(const IntegerOrder<int16_t>::Bits*, int64_t, bool, int64_t, uint64_t*);
+template void unpack_extrema(const PackedExtrema<IntegerOrder<int16_t>>&);
+template void pack_extrema<IntegerOrder<int32_t>>(const IntegerOrder<int32_t>::Bits*, int64_t, bool, int64_t, uint64_t*);
+template void unpack_extrema(const PackedExtrema<IntegerOrder<int32_t>>&);
+template void pack_extrema<Float16Order>(const Float16Order::Bits*, int64_t, bool, int64_t, uint64_t*);
+template void unpack_extrema(const PackedExtrema<Float16Order>&);
+template void pack_extrema<BFloat16Order>(const BFloat16Order::Bits*, int64_t, bool, int64_t, uint64_t*);
+template void unpack_extrema(const PackedExtrema<BFloat16Order>&);
+template void pack_extrema<Float32Order>(const Float32Order::Bits*, int64_t, bool, int64_t, uint64_t*);
+template void unpack_extrema(const PackedExtrema<Float32Order>&);

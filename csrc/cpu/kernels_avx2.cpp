@@ -10,6 +10,7 @@ inline constexpr int kLanes = 4;
 
 #include "lanes.inl"
 #include "reducers.inl"
+#include "keyed.inl"
 #include "cells.inl"
 #include "reduced_cells.inl"
 #include "rows_kernel.inl"

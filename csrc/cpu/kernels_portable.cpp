@@ -7,6 +7,7 @@ inline constexpr int kLanes = 2;
 
 #include "lanes.inl"
 #include "reducers.inl"
+#include "keyed.inl"
 #include "cells.inl"
 #include "reduced_cells.inl"
 #include "rows_kernel.inl"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import functional
-from ..autograd import needs_operators
+from ..autograd import needs_autograd, needs_operators
 from ..extremum import extremum
 from ..functional.support import replace_with
 from ..reduction import BESIDE, How, reduce_
@@ -215,7 +215,8 @@ def compete(
     if out is None:
         return extremum(src, dim, index, size_of_result(op, index, dim_size), None, largest)
     check_out(op, out, src, dim)
-    values, positions = extremum(src, dim, index, out.shape[dim], out.clone(), largest)
+    own = out.clone() if needs_autograd(src, out) else out  # else a derivative would see what is written below
+    values, positions = extremum(src, dim, index, out.shape[dim], own, largest)
     return out.copy_(values), positions
 
 
