@@ -60,7 +60,7 @@ class SegmentReducing(ByIndex):
 
 @dataclass(frozen=True)
 class ScatterExtremum(ByIndex):
-    """scatter_max and scatter_min, beside torch_scatter's; torch's scatter_reduce does not say where the extremum is."""
+    """scatter_max and scatter_min, beside torch_scatter's; scatter_reduce does not say where it is."""
 
     @property
     def family(self) -> str:

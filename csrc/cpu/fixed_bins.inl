@@ -1,7 +1,11 @@
-// Integer sums in a window of bits, see fixed_bins.h. Included once for every instruction set, after lanes.inl and keyed.inl.
+// Integer sums in a window of bits, see fixed_bins.h. Included once for every instruction set, after lanes.inl.
 //
 // Needs round-to-nearest. Adding 1.5 * 2^52 to a double below 2^51 in magnitude rounds it to an integer, and leaves that in the
 // lower bits of the sum: so both integers of a number are made by additions, and so are doubles of integers.
+namespace {
+#include "keyed.inl"
+}  // namespace
+
 inline constexpr double kMagic = 0x1.8p52;
 
 template <int L>

@@ -1,41 +1,6 @@
-// The vector kernels of integer sums in a window of bits for every instruction set: they are small enough for one file.
+// The vector kernels of integer sums in a window of bits for every instruction set.
 #include "../numerics/fixed_point.h"
-#include "kernel_includes.h"
-
 #include "fixed_bins_kernel.h"
 
-// The lanes are in namespaces of their own: every file that includes them compiles them for itself.
-namespace reprocuda::cpu::portable {
-namespace {
-inline constexpr int kLanes = 2;
-#include "lanes.inl"
-#include "keyed.inl"
-}  // namespace
-#include "fixed_bins.inl"
-}  // namespace reprocuda::cpu::portable
-
-#if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c")
-namespace reprocuda::cpu::avx2 {
-namespace {
-inline constexpr int kLanes = 4;
-#include "lanes.inl"
-#include "keyed.inl"
-}  // namespace
-#include "fixed_bins.inl"
-}  // namespace reprocuda::cpu::avx2
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c")
-namespace reprocuda::cpu::avx512 {
-namespace {
-inline constexpr int kLanes = 8;
-#include "lanes.inl"
-#include "keyed.inl"
-}  // namespace
-#include "fixed_bins.inl"
-}  // namespace reprocuda::cpu::avx512
-#pragma GCC pop_options
-#endif
+#define REPROCUDA_KERNELS "fixed_bins.inl"
+#include "every_isa.inl"
