@@ -91,7 +91,7 @@ def layout(
         offsets = _behind_zero(lengths)
     size = offsets.shape[-1] - 1
     if readable and (given.is_cpu or checks.on):
-        _check_offsets(offsets, num_rows)
+        _check_offsets("offsets" if lengths is None else "lengths", offsets, num_rows)
         covers = bool(((offsets[..., 0] == 0) & (offsets[..., -1] == num_rows)).all())
     else:
         offsets = offsets.long().clamp(0, num_rows).cummax(-1).values
@@ -126,15 +126,24 @@ def _layout(edges: Tensor, data: Tensor, axis: int, size: int, margins: bool) ->
     return Layout(plan, data.shape, axis, size, margins)
 
 
-def _check_offsets(offsets: Tensor, num_rows: int) -> None:
-    """Never left to torch, which reads beyond the tensor."""
+def _check_offsets(name: str, offsets: Tensor, num_rows: int) -> None:
+    """Never left to torch, which reads beyond the tensor. `name` is what they were made of, lengths or offsets."""
     if offsets.numel() == 0:
         return
-    falls = bool((offsets.diff() < 0).any())
-    if falls or int(offsets[..., 0].min()) < 0 or int(offsets[..., -1].max()) > num_rows:
+    falls = offsets.diff() < 0
+    if bool(falls.any()):
+        at = falls.nonzero()[0]
+        before, behind = (int(offsets[(*at[:-1], at[-1] + step)]) for step in (0, 1))
+        if name == "lengths":
+            wrong = behind - before
+            raise RuntimeError(f"segment_reduce(): lengths must not be negative, got {wrong} at {at.tolist()}")
+        at[-1] += 1
+        raise RuntimeError(f"segment_reduce(): offsets must not fall, got {behind} behind {before} at {at.tolist()}")
+    least, most = int(offsets.min()), int(offsets.max())
+    if least < 0 or most > num_rows:
+        what = "lengths must sum to at most" if name == "lengths" else "offsets must lie between 0 and"
         raise RuntimeError(
-            f"segment_reduce(): lengths must not be negative, and offsets rise within [0, {num_rows}], the number of "
-            f"rows; they lie between {int(offsets.min())} and {int(offsets.max())}"
+            f"segment_reduce(): {what} {num_rows}, the number of rows, got {least if least < 0 else most}"
         )
 
 

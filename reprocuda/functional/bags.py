@@ -13,6 +13,7 @@ from ..bags import (
     Bags,
     Largest,
     SparseRows,
+    boundaries,
     check_indices,
     gathered,
     make_bags,
@@ -131,7 +132,16 @@ def embedding_bag(
         except ValueError as reason:
             return judge("embedding_bag", reason, native, weight)
     if not differentiates:
-        return reduce(weight, bags, MODES[mode], factors)[0]
+        try:
+            return reduce(weight, bags, MODES[mode], factors)[0]
+        except RuntimeError as error:
+            if weight.is_cuda:
+                raise
+            try:
+                boundaries(indices, offsets, include_last_offset)
+            except ValueError as reason:  # by the offsets that the user gave, which torch judges
+                return judge("embedding_bag", reason, native, weight)
+            raise error from None
     return _of_bags(weight, bags, MODES[mode], factors, scale_grad_by_freq, sparse)
 
 

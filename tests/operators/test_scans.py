@@ -64,18 +64,20 @@ def adversarial(dtype, rows, length, seed=0):
 
 
 @pytest.mark.parametrize("dtype", FLOATING)
-@pytest.mark.parametrize("threads", [1, 2, 16])
-def test_every_prefix_is_its_exact_sum(dtype, threads):
+def test_every_prefix_is_its_exact_sum(dtype):
+    """For any number of threads, of which every shape is worth more than one."""
     before = torch.get_num_threads()
-    x = adversarial(dtype, 7, 1000)
+    x = adversarial(dtype, 7, 6000)
     expected = oracle(x)
     try:
-        torch.set_num_threads(threads)
-        assert torch.equal(bits(reprocuda.cumsum(x, 1)), bits(expected))
-        assert torch.equal(bits(reprocuda.cumsum(x.t(), 0)), bits(expected.t()))
-        assert torch.equal(bits(reprocuda.cumsum(x.t().contiguous(), 0)), bits(expected.t()))
-        in_middle = x.view(7, 1000, 1).expand(7, 1000, 3).contiguous()
-        assert torch.equal(bits(reprocuda.cumsum(in_middle, 1)[..., 2]), bits(expected))
+        for threads in (1, 2, 16):
+            torch.set_num_threads(threads)
+            assert torch.equal(bits(reprocuda.cumsum(x, 1)), bits(expected))
+            assert torch.equal(bits(reprocuda.cumsum(x.t(), 0)), bits(expected.t()))
+            assert torch.equal(bits(reprocuda.cumsum(x.t().contiguous(), 0)), bits(expected.t()))
+            for inner in (3, 19):
+                in_middle = x.view(7, 6000, 1).expand(7, 6000, inner).contiguous()
+                assert torch.equal(bits(reprocuda.cumsum(in_middle, 1)[..., inner - 1]), bits(expected))
     finally:
         torch.set_num_threads(before)
 
@@ -211,11 +213,16 @@ def test_subnormal_numbers_are_kept_whatever_the_caller_flushes(dtype, shape):
     dim = 0 if shape[0] > 1000 else 1
     steps = torch.arange(1, shape[dim] + 1, dtype=torch.float64)
     expected = (steps * tiny).to(dtype)
+    # Of which hardly a prefix is decided by the first stage.
+    hard = adversarial(dtype, x.numel() // shape[dim], shape[dim])
+    of_hard = oracle(hard)
     assert torch.set_flush_denormal(True)
     try:
         result = reprocuda.cumsum(x, dim)
+        hard_result = reprocuda.cumsum(hard.t().contiguous() if dim == 0 else hard, dim)
     finally:
         torch.set_flush_denormal(False)
+    assert torch.equal(bits(hard_result.t() if dim == 0 else hard_result), bits(of_hard))
     assert torch.equal(bits(result.movedim(dim, -1)), bits(expected.expand_as(result.movedim(dim, -1))))
 
 
