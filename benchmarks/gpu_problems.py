@@ -156,6 +156,9 @@ def _others(shape: tuple[int, int, int], dtype: torch.dtype) -> Iterator[Problem
     for reduce in ("sum", "mean", "max", "min", "prod"):
         yield problem("segment_reduce", reduce, functools.partial(_segmented, reduce), src, edges, waits=True)
     yield problem("bincount", "", lambda i, w: r.bincount(i, w, segments), index, column, waits=True)
+    if dtype in (torch.float32, torch.float64):
+        yield problem("histogram", "", lambda s: r.histogram(s.clamp(-9, 9).nan_to_num(), 20), src, waits=True)
+        yield problem("histogramdd", "", _histogramdd, src[:, :2], edges[:-1].to(dtype), column, waits=True)
     yield problem("histc", "", lambda s: r.histc(s, 100, -5, 5), src, waits=True)
     for scan in (r.cumsum, r.cumprod, r.logcumsumexp):
         yield problem(scan.__name__, "rows", functools.partial(scan, dim=0), src)
@@ -205,6 +208,11 @@ def _multiplied(
 
 def _multiplied_by(multiply: Callable, dense: Tensor, *matrix: Tensor) -> Tensor:
     return multiply(*matrix, dense)
+
+
+def _histogramdd(points: Tensor, rising: Tensor, weight: Tensor) -> Tensor:
+    rising = torch.nn.functional.pad(rising, (0, 1), value=float("inf"))
+    return reprocuda.histogramdd(points, [rising - 50] * points.shape[1], weight=weight).hist
 
 
 def _bags(mode: str, table: Tensor, index: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -25,6 +25,12 @@ Where = tuple[Tensor, ...]
 below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
+def refuse_inference_update(target: Tensor) -> None:
+    """Raises torch's error for writing into an inference tensor outside inference mode."""
+    if target.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.")
+
+
 def transforms_active() -> bool:
     """Forward-mode AD or a functorch transform: what in-place Functions and plain kernels cannot serve."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -91,8 +97,7 @@ def write_in_place(
         apply_: its in-place Function.
         write_: the compiled operator in place, below autograd.
     """
-    if base.is_inference() and not torch.is_inference_mode_enabled():
-        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.")
+    refuse_inference_update(base)
     if transforms_active() or base.is_conj() or base.is_neg():  # such a view has to be resolved, which copies it
         return base.copy_(compute())
     if needs_autograd(base, src):

@@ -15,13 +15,13 @@ from torch import Tensor
 from . import ops
 
 _aten = torch.ops.aten
-_COUNTED = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+COUNTED = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _INT64 = torch.iinfo(torch.int64)
 
 
 def weighted_counts(index: Tensor, weights: Tensor, minlength: int) -> Tensor | None:
     """torch.bincount with weights; None: the arguments are such that torch's own is to judge them."""
-    if index.dim() != 1 or weights.shape != index.shape or index.dtype not in _COUNTED or minlength < 0:
+    if index.dim() != 1 or weights.shape != index.shape or index.dtype not in COUNTED or minlength < 0:
         return None
     if weights.is_complex() or weights.device != index.device:
         return None
@@ -38,7 +38,7 @@ def weighted_counts(index: Tensor, weights: Tensor, minlength: int) -> Tensor | 
 def exact_total(values: Tensor) -> float:
     """The exact sum of all, rounded once."""
     column = values.reshape(-1, 1)
-    return float(ops.segment_sum(column, None, torch.tensor([0, column.shape[0]])))
+    return float(ops.segment_sum(column, None, torch.tensor([0, column.shape[0]], device=column.device)))
 
 
 def fill(
@@ -70,10 +70,10 @@ def fill(
 
 def serves(points: Tensor, weight: Tensor | None, edges: Sequence[Tensor] = ()) -> bool:
     """Whether torch takes such arguments to a histogram; the errors for others are torch's."""
-    if not points.is_cpu or points.dtype not in (torch.float32, torch.float64) or points.dim() < 1:
+    if not (points.is_cpu or points.is_cuda) or points.dtype not in (torch.float32, torch.float64) or points.dim() < 1:
         return False
     for edge in edges:
-        if edge.dtype != points.dtype or edge.dim() != 1 or edge.shape[0] < 2 or not edge.is_cpu:
+        if edge.dtype != points.dtype or edge.dim() != 1 or edge.shape[0] < 2 or edge.device != points.device:
             return False
         if not (edge[1:] >= edge[:-1]).all():  # where torch's search is left to chance, so would ours be
             return False
@@ -82,7 +82,9 @@ def serves(points: Tensor, weight: Tensor | None, edges: Sequence[Tensor] = ()) 
 
 def _flat(points: Tensor, weight: Tensor | None, dims: int) -> tuple[Tensor, Tensor | None] | None:
     """[num_points, dims] and [num_points], or None where they do not fit."""
-    if points.dim() < 2 or points.shape[-1] != dims or (weight is not None and weight.shape != points.shape[:-1]):
+    if points.dim() < 2 or dims == 0 or points.shape[-1] != dims:
+        return None
+    if weight is not None and weight.shape != points.shape[:-1]:
         return None
     return points.detach().reshape(-1, dims), None if weight is None else weight.detach().reshape(-1)
 
@@ -99,8 +101,18 @@ def by_counts(
     flat = _flat(points, weight, len(bins))
     if flat is None or not serves(*flat):
         return None
-    edges = list(_aten._histogramdd_bin_edges(flat[0], list(bins), range=bounds))
+    if flat[0].is_cpu:
+        edges = list(_aten._histogramdd_bin_edges(flat[0], list(bins), range=bounds))
+    else:
+        edges = edges_by_ends(flat[0], bins, bounds)
     return fill(flat[0], edges, "nearby", flat[1], density), edges
+
+
+def edges_by_ends(points: Tensor, bins: Sequence[int], bounds: Sequence[float] | None) -> list[Tensor]:
+    """The edges of equal bins where torch has none: its own on the CPU, of the smallest and largest points alone."""
+    ends = torch.stack([points.amin(0), points.amax(0)]) if points.shape[0] else points
+    edges = _aten._histogramdd_bin_edges(ends.cpu(), list(bins), range=bounds)
+    return [edge.to(points.device) for edge in edges]
 
 
 def by_edges(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor | None:
@@ -154,8 +166,8 @@ def around(value: float, margin: float, dtype: torch.dtype) -> tuple[float, floa
     if dtype not in (torch.float32, torch.float64) or not math.isfinite(value):
         return low, high
     finite = torch.finfo(dtype)
-    ends = torch.tensor([finite.min, finite.max], dtype=dtype)
-    below, above = torch.nextafter(torch.tensor(value, dtype=dtype), ends).tolist()
+    ends = torch.tensor([finite.min, finite.max], dtype=dtype, device="cpu")
+    below, above = torch.nextafter(torch.full_like(ends, value), ends).tolist()
     return min(low, below), max(high, above)
 
 
@@ -171,7 +183,7 @@ def uniform_edges(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tenso
         lowest, highest = around(lowest, 1, points.dtype)
     if bins <= 0 or not (math.isfinite(lowest) and math.isfinite(highest) and lowest < highest):
         return None
-    if not torch.tensor([lowest, highest], dtype=points.dtype).isfinite().all():
+    if not torch.tensor([lowest, highest], dtype=points.dtype, device="cpu").isfinite().all():
         return None
     return torch.linspace(lowest, highest, bins + 1, dtype=points.dtype, device=points.device)
 
@@ -212,7 +224,7 @@ def histc_counts(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor
     """torch.histc; None: torch's own is to judge the arguments."""
     if not (points.is_cpu or points.is_cuda) or points.dtype == torch.bool or points.is_complex():
         return None
-    if points.dtype in _COUNTED:
+    if points.dtype in COUNTED:
         return counts_of_integers(points, bins, lowest, highest)
     edges = uniform_edges(points, bins, lowest, highest) if points.is_floating_point() else None
     return None if edges is None else fill(points.detach().reshape(-1, 1), [edges], "interpolate")

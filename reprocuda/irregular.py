@@ -91,6 +91,16 @@ def judge_in_place(
     return native_(base, *args, **kwargs)
 
 
+def overlaps_itself(tensor: Tensor) -> bool:
+    """Whether several elements share memory. torch looks no further than at the strides, and is not always sure."""
+    hint = torch._debug_has_internal_overlap(tensor)
+    if hint != 2:
+        return hint == 1
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    places = torch.arange(extent).as_strided(tensor.shape, tensor.stride())
+    return places.unique().numel() != places.numel()
+
+
 def refuse_overlap(out: Tensor, base: Tensor, *inputs: Tensor) -> None:
     """Raises torch's error for an out= tensor that shares memory with what is read, once it has the shape of `base`.
 

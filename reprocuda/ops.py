@@ -120,6 +120,7 @@ cumprod_out = torch.ops.reprocuda.cumprod_out.default
 logcumsumexp = torch.ops.reprocuda.logcumsumexp.default
 logcumsumexp_out = torch.ops.reprocuda.logcumsumexp_out.default
 exp = torch.ops.reprocuda.exp.default
+sqrt = torch.ops.reprocuda.sqrt.default
 log = torch.ops.reprocuda.log.default
 fingerprint_ = torch.ops.reprocuda.fingerprint_.default
 index_select = torch.ops.reprocuda.index_select.default

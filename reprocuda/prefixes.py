@@ -5,6 +5,7 @@ Each is an autograd.Function on a dimension counted from the front, of tensors t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -73,6 +74,8 @@ class Cumprod(torch.autograd.Function):
     def backward(ctx, grad):
         input, output = ctx.saved_tensors
         dim = ctx.dim
+        if input.shape[dim] <= 1:  # an element's own product
+            return grad, None
         if transforms_active() or (input == 0).any():  # inside a transform nobody can look
             if torch.is_grad_enabled():
                 return _gradient_by_pairs(grad, input, dim), None
@@ -109,6 +112,8 @@ def gradient_of_products(
 
     Of the second derivative it has only what does not lie behind a zero.
     """
+    if input.shape[dim] <= 1:  # an element's own product
+        return grad
     num_zeros, first_zero = _zeros(input, dim)
     before = suffix_sums((grad * output.conj()).masked_fill(num_zeros > 0, 0), dim, sums)
     before = before / input.masked_fill(input == 0, 1).conj()
@@ -147,7 +152,9 @@ class Logcumsumexp(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx, tangent, _):
-        return _Shares.apply(tangent, *ctx.saved_tensors, ctx.dim, False)
+        input, output = ctx.saved_tensors
+        shares = _Shares.apply(tangent, input, output, ctx.dim, False)
+        return shares.masked_fill(output == -math.inf, 0)  # of nothing but zeros so far, as torch has it
 
     @staticmethod
     def vmap(info, in_dims, input, dim):

@@ -207,12 +207,12 @@ def index(input: Tensor, indices: Tensor | Sequence[Tensor | None]) -> Tensor:
 
 
 def repeat_interleave(
-    input: Tensor, repeats: Tensor | int, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor, repeats: Tensor | int | None = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
     """Every row of `input` repeated along `dim`: torch.repeat_interleave, with an exact gradient.
 
     Args:
-        input: any dtype.
+        input: any dtype; where it stands alone, it is `repeats`, and what is repeated are 0, 1, 2, ...
         repeats: int32 or int64, how often each row is repeated, or one number for all.
         dim: the dimension along which rows are repeated; None: of the flattened input.
         output_size: the sum of `repeats`, if it is known, which spares CUDA a synchronisation.
@@ -234,13 +234,18 @@ def repeat_interleave(
         >>> x.grad
         tensor([3., 1.])
     """
+    if repeats is None:
+        return torch.repeat_interleave(input, output_size=output_size)
+    if not (input.is_floating_point() or input.is_complex()):  # which has no gradient
+        return torch.repeat_interleave(input, repeats, dim, output_size=output_size)
     rows = input.reshape(-1) if dim is None else input
     ndim, dim = rows.dim(), dim or 0
     if ndim == 0 or not -ndim <= dim < ndim or (isinstance(repeats, Tensor) and repeats.dim() > 1):
         return torch.repeat_interleave(input, repeats, dim, output_size=output_size)
     size = rows.shape[dim]
     if not isinstance(repeats, Tensor):
-        repeats = torch.tensor(repeats, device=input.device)
+        each = torch.arange(size, device=input.device)
+        return index_select(rows, dim, torch.repeat_interleave(each, repeats, output_size=output_size))
     if repeats.numel() not in (1, size):
         return torch.repeat_interleave(rows, repeats, dim, output_size=output_size)
     which = torch.repeat_interleave(repeats.reshape(-1).expand(size), output_size=output_size)

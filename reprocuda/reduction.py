@@ -16,7 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .autograd import Where, accumulate, below_autograd, gather, needs_autograd, to_front, transforms_active
+from .autograd import (
+    Where,
+    accumulate,
+    below_autograd,
+    gather,
+    needs_autograd,
+    refuse_inference_update,
+    to_front,
+    transforms_active,
+)
 
 # A mean to whose sum self is added, and not counted.
 BESIDE = "mean beside self"
@@ -149,9 +158,8 @@ def reduce(route: Any, base: Tensor, src: Tensor, where: Where, how: How) -> Ten
 
 def reduce_(route: Any, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
     """The same, written into `base`, which is returned."""
-    if base.is_inference() and not torch.is_inference_mode_enabled():
-        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.")
-    if base.is_neg() or transforms_active() or needs_autograd(base, src):
+    refuse_inference_update(base)
+    if base.is_conj() or base.is_neg() or transforms_active() or needs_autograd(base, src):
         # What was there before is needed for the derivative, and such a view has to be resolved: copies, both.
         return base.copy_(reduce(route, base.clone(), src, where, how))
     with below_autograd():
@@ -169,25 +177,23 @@ class Reduce(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         base, src, ctx.route, ctx.how, *where = inputs
-        ctx.where_count = len(where)
+        ctx.where_count, ctx.src_shape = len(where), src.shape
         ctx.save_for_backward(base, src, output, *where)
         ctx.save_for_forward(base, src, output, *where)
 
     @staticmethod
     def backward(ctx, grad):
-        shared, where = Reduce._shares(ctx)
+        shared, _, where = Reduce._shares(ctx)
         grad = shared.divided(grad)
         base_grad = shared.of_base(grad) if ctx.needs_input_grad[0] else None
         src_grad = None
         if ctx.needs_input_grad[1]:
-            shape = ctx.saved_tensors[1].shape
-            src_grad = ctx.route.fit(shared.of_src(gather(ctx.route, grad, where)), shape)
+            src_grad = ctx.route.fit(shared.of_src(gather(ctx.route, grad, where)), ctx.src_shape)
         return base_grad, src_grad, None, None, *[None] * ctx.where_count
 
     @staticmethod
     def jvp(ctx, base_tangent, src_tangent, *_):
-        shared, where = Reduce._shares(ctx)
-        base = ctx.saved_tensors[0]
+        shared, base, where = Reduce._shares(ctx)
         tangent = torch.zeros_like(base) if base_tangent is None else shared.of_base(base_tangent)
         if src_tangent is not None:
             part = shared.of_src(ctx.route.read(src_tangent, where))
@@ -195,7 +201,8 @@ class Reduce(torch.autograd.Function):
         return shared.divided(tangent)
 
     @staticmethod
-    def _shares(ctx) -> tuple[Shares, Where]:
+    def _shares(ctx) -> tuple[Shares, Tensor, Where]:
+        """Also the base and where: saved tensors are unpacked once, as activation checkpointing has them."""
         base, src, result, *where = ctx.saved_tensors
         route, how, where = ctx.route, ctx.how, tuple(where)
         calculus = Calculus(
@@ -203,7 +210,7 @@ class Reduce(torch.autograd.Function):
             add=lambda target, values: accumulate(route, target, values, where),
             reduce=lambda target, values: reduce(route, target, values, where, how),
         )
-        return shares(calculus, base, route.read(src, where), result, how), where
+        return shares(calculus, base, route.read(src, where), result, how), base, where
 
     @staticmethod
     def vmap(info, in_dims, base, src, route, how, *where):

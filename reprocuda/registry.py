@@ -36,7 +36,7 @@ class Operator:
             order": the same bits on every device and for any number of threads. "per device": the same bits from run
             to run on one kind of device.
         dtypes: those that it takes, by torch's names: all that torch takes, on both devices.
-        on: the kinds of devices that it works on, where it replaces nothing that says so.
+        on: the kinds of devices that it works on; None: those of the first overload that it replaces, or all.
         notes: what else a user should know.
     """
 
@@ -47,7 +47,7 @@ class Operator:
     tier: str = "exact"
     dtypes: tuple[str, ...] = EVERY
     notes: str = ""
-    on: tuple[str, ...] = tuple(DEVICES)
+    on: tuple[str, ...] | None = None
 
     @property
     def overloads(self) -> tuple[str, ...]:
@@ -55,8 +55,8 @@ class Operator:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The kinds of devices on which it holds its tier: those of its first overload."""
-        return tuple(self.overrides[0].keys) if self.overrides else self.on
+        """The kinds of devices on which it holds its tier."""
+        return self.on or tuple(self.overrides[0].keys if self.overrides else DEVICES)
 
 
 _STEPS = "exact sums, every other step rounded once, so any order of the elements gives the same bits"
@@ -130,13 +130,15 @@ _OPERATORS = (
         ("torch.scatter_reduce", "torch.Tensor.scatter_reduce", "torch.Tensor.scatter_reduce_"),
         kernels.SCATTER_REDUCE,
         notes="of complex numbers sum and mean; their product is torch's, on the CPU only: in source order, each step "
-        "rounded, and so per device. torch's forward derivative of prod is 0, reprocuda.scatter_reduce has it",
+        "rounded, and so per device. torch's gradient of a mean is divided in the dtype, and its forward derivative of "
+        "prod is 0; reprocuda.scatter_reduce has both right",
     ),
     Operator(
         "index_reduce",
         ("torch.index_reduce", "torch.Tensor.index_reduce", "torch.Tensor.index_reduce_"),
         kernels.INDEX_REDUCE,
         dtypes=REAL + BOOL,
+        notes="torch's gradient of a mean is divided in the dtype; reprocuda.index_reduce has it right",
     ),
     Operator(
         "embedding",
@@ -232,14 +234,16 @@ _OPERATORS = (
         ("torch.histogram", "torch.Tensor.histogram"),
         kernels.HISTOGRAM,
         dtypes=("float32", "float64"),
-        notes="on the CPU, as torch's",
+        on=tuple(DEVICES),
+        notes="on CUDA, where torch has none, called directly",
     ),
     Operator(
         "histogramdd",
         ("torch.histogramdd",),
         kernels.HISTOGRAMDD,
         dtypes=("float32", "float64"),
-        notes="on the CPU, as torch's",
+        on=tuple(DEVICES),
+        notes="on CUDA, where torch has none, called directly",
     ),
     Operator(
         "cumsum",
@@ -260,7 +264,8 @@ _OPERATORS = (
         kernels.LOGCUMSUMEXP,
         tier="fixed order",
         dtypes=FLOATING + COMPLEX[1:],
-        notes="float64 in one order, rounded once, with an exp and log of our own; complex numbers are torch's",
+        notes="float64 in one order, rounded once, with an exp and log of our own; complex numbers are torch's, "
+        "and so is, under enable(), the gradient; reprocuda.logcumsumexp has one of our own",
     ),
     Operator("segment_sum", (), notes="nothing in torch to replace: call it"),
     *_torch_scatter("exact", EVERY, "scatter_sum", "scatter_add", "segment_sum_coo", "segment_add_coo"),

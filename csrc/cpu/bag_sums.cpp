@@ -200,6 +200,7 @@ void sum_as_rows(const BagSum& problem) {
 
 void bag_sum(const BagSum& problem) {
   if (problem.num_bags == 0 || problem.features == 0) return;
+  const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
   const int workers = workers_for((problem.num_rows + problem.num_bags) * problem.features, kElementsPerWorker);
   const int64_t longest = longest_bag(problem);
   const bool even = workers == 1 || longest <= problem.num_rows / (2 * workers);
@@ -207,7 +208,6 @@ void bag_sum(const BagSum& problem) {
     return sum_as_rows(problem);
   }
   prefer_huge_pages(problem.out, problem.num_bags * problem.features * element_size(problem.dtype));
-  const RoundingScope environment(RoundingMode::kNearest);
   switch (problem.dtype) {
     case Dtype::kFloat16: return BagDriver<Half>(problem, longest, workers).run();
     case Dtype::kBFloat16: return BagDriver<BFloat16>(problem, longest, workers).run();

@@ -1,8 +1,8 @@
-// exp and log of contiguous elements, one source for every instruction set.
+// exp, log and sqrt of contiguous elements, one source for every instruction set.
 
 template <Elementary kFunction>
 inline void map_doubles(const double* in, double* out, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) out[i] = kFunction == Elementary::kExp ? exp_of(in[i]) : log_of(in[i]);
+  for (int64_t i = 0; i < count; ++i) out[i] = elementary<kFunction>(in[i]);
 }
 
 template <class T, Elementary kFunction>
@@ -23,11 +23,7 @@ inline void map_blocks(const T* in, T* out, int64_t count) {
 
 template <class T>
 void map_elements(Elementary function, const T* in, T* out, int64_t count) {
-  if (function == Elementary::kExp) {
-    map_blocks<T, Elementary::kExp>(in, out, count);
-  } else {
-    map_blocks<T, Elementary::kLog>(in, out, count);
-  }
+  dispatch_elementary(function, [&]<Elementary kFunction>() { map_blocks<T, kFunction>(in, out, count); });
 }
 
 template <class T>

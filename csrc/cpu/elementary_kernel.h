@@ -1,8 +1,7 @@
-// exp and log for every instruction set. They run in round-to-nearest with subnormals kept.
+// exp, log and sqrt for every instruction set. They run in round-to-nearest with subnormals kept.
 #pragma once
 
 #include "../elementary.h"
-#include "../numerics/elementary.h"
 #include "kernel_includes.h"
 
 namespace reprocuda::cpu {

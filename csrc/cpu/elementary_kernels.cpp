@@ -1,4 +1,4 @@
-// exp and log for every instruction set.
+// exp, log and sqrt for every instruction set.
 #include "elementary_kernel.h"
 
 #define REPROCUDA_KERNELS "elementary.inl"

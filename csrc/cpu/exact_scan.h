@@ -1,6 +1,6 @@
 // The exact fallback where nothing is grouped: one more pass over the contributions, which adds those of the uncertified
 // outputs to pairs of doubles, and for what these do not prove another one to superaccumulators. Products go through
-// integers of more and more words.
+// integers of more and more words, the last of them one output after another.
 //
 // Guarantee: the exact result rounded once. Every worker has accumulators of its own for a window of outputs, merged at the
 // end; the number of windows depends on how many outputs are uncertified and on the size of the pool, never on the data
@@ -14,6 +14,7 @@
 #include <limits>
 #include <new>
 #include <type_traits>
+#include <vector>
 
 #include "../numerics/exact_product.h"
 #include "exact_format.h"
@@ -140,8 +141,8 @@ class MeanPool : public WidePool<Format> {
   int64_t* counts_;
 };
 
-// Products of up to kWords words, of one worker: they do not merge. kLast: no stage follows.
-template <int kWords, bool kLast>
+// Products of up to kWords words, of one worker: they do not merge.
+template <int kWords>
 class ProductPool {
  public:
   static constexpr int64_t kSlotBytes = sizeof(ExactProduct) + (kWords + ExactProduct::kSpareWords) * sizeof(uint32_t);
@@ -163,7 +164,7 @@ class ProductPool {
   void add_self(int64_t slot, T value) const { products_[slot].multiply(to_double(value)); }
   void merge(const ProductPool&, int64_t) const {}
   template <class T>
-  bool round(int64_t slot, T* result) const { return products_[slot].round(result) || kLast; }
+  bool round(int64_t slot, T* result) const { return products_[slot].round(result); }
 
  private:
   ExactProduct* products_;
@@ -249,6 +250,28 @@ int64_t sum_in_pools(const UncertifiedOutputs<T>& outputs, const Alpha& alpha, b
   return left;
 }
 
+// Multiplies the flagged outputs one after another, in as many words as each takes.
+template <class T, class Source>
+void multiply_whole(const UncertifiedOutputs<T>& outputs, int64_t num_contributions, Source&& source) {
+  std::vector<uint32_t> words;
+  const auto memory = [&](int64_t size) {
+    if (size > static_cast<int64_t>(words.size())) words.resize(size);
+    return words.data();
+  };
+  for (int64_t i = 0; i < outputs.count; ++i) {
+    const int64_t wanted = outputs.flagged[i];
+    const auto multiply_all = [&](ExactProduct& product) {
+      if (outputs.self != nullptr) product.multiply(to_double(outputs.self[wanted]));
+      source(int64_t{0}, num_contributions, [&](int64_t output, const T* row, int64_t column) {
+        if (output == wanted) product.multiply(to_double(row[column]));
+      });
+    };
+    T result{};  // not in place: the next round may need `self` again
+    multiply_until_settled(num_contributions + 1, std::numeric_limits<int64_t>::max(), memory, multiply_all, &result);
+    outputs.out[wanted] = result;
+  }
+}
+
 // source(begin, end, visit) calls visit(output, row, column) for contributions [begin, end): alpha * row[column] belongs to
 // `output`.
 template <class T, class Source>
@@ -259,10 +282,12 @@ void sum_exactly(UncertifiedOutputs<T> outputs, const Alpha& alpha, bool complex
     outputs.count = sum_in_pools<Pool>(outputs, alpha, complex_pairs, num_contributions, workers, memory, source);
   };
   if (outputs.reduction == Reduction::kProd) {
-    reduce_in(static_cast<ProductPool<8, false>*>(nullptr), 1);
-    if (outputs.count > 0) reduce_in(static_cast<ProductPool<64, false>*>(nullptr), 1);
-    if (outputs.count > 0) reduce_in(static_cast<ProductPool<1500, true>*>(nullptr), 1);
-    return;
+    if (outputs.first_stage != FirstStage::kWide) {
+      reduce_in(static_cast<ProductPool<8>*>(nullptr), 1);
+      if (outputs.count > 0) reduce_in(static_cast<ProductPool<64>*>(nullptr), 1);
+      if (outputs.count > 0) reduce_in(static_cast<ProductPool<1500>*>(nullptr), 1);
+    }
+    return multiply_whole(outputs, num_contributions, source);
   }
   with_exact_format<T>(alpha, [&](auto format) {
     using Format = decltype(format);

@@ -11,6 +11,7 @@
 
 #include "isa.h"
 #include "parallel.h"
+#include "rounding_mode.h"
 #include "running_kernel.h"
 
 namespace reprocuda::cpu {
@@ -66,6 +67,7 @@ class Slices {
       run_tasks(workers_, groups - 1, [&](int, int64_t group) {
         before[static_cast<size_t>(group + 1)] = scan_group<false>(slice, group, Preceding<Op>::nothing());
       });
+      const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
       for (size_t group = 1; group < before.size(); ++group) {
         Preceding<Op> all = before[group - 1];
         all.append(before[group]);

@@ -20,7 +20,7 @@ void run(const ElementaryMap& problem, const Context& context) {
 
 void map(const ElementaryMap& problem, const Context& context) {
   if (problem.count == 0) return;
-  problem.function == Elementary::kExp ? run<Elementary::kExp>(problem, context) : run<Elementary::kLog>(problem, context);
+  dispatch_elementary(problem.function, [&]<Elementary kFunction>() { run<kFunction>(problem, context); });
 }
 
 }  // namespace reprocuda::cuda

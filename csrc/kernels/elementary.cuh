@@ -1,11 +1,10 @@
-// exp and log of every element (numerics/elementary.h).
+// exp, log and sqrt of every element (numerics/elementary.h).
 //
 // Guarantee: the CPU's bits, whatever the launch: an element depends on no other.
 // Cost: one pass, some 40 float64 operations an element; one launch.
 #pragma once
 
 #include "../elementary.h"
-#include "../numerics/elementary.h"
 #include "../numerics/rounding.h"
 #include "device.cuh"
 
@@ -17,8 +16,7 @@ template <Elementary kFunction, class T>
 __global__ void __launch_bounds__(kElementaryThreads) elementary_kernel(const T* in, T* out, int64_t count) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
-    const double x = to_double(in[i]);
-    out[i] = round_to<T>(kFunction == Elementary::kExp ? exp_of(x) : log_of(x));
+    out[i] = round_to<T>(elementary<kFunction>(to_double(in[i])));
   }
 }
 

@@ -1,4 +1,4 @@
-// exp and log of every element, with the same bits on every device (numerics/elementary.h).
+// exp, log and sqrt of every element, with the same bits on every device (numerics/elementary.h).
 #pragma once
 
 #include "../elementary.h"
@@ -9,11 +9,14 @@ namespace reprocuda {
 inline constexpr const char* kElementarySchemas[] = {
     "exp(Tensor self) -> Tensor",
     "log(Tensor self) -> Tensor",
+    "sqrt(Tensor self) -> Tensor",
 };
+
+inline constexpr const char* kElementaryNames[] = {"exp", "log", "sqrt"};
 
 template <class Backend, Elementary function>
 Tensor map_elements(const Tensor& self) {
-  constexpr const char* op = function == Elementary::kExp ? "exp" : "log";
+  constexpr const char* op = kElementaryNames[static_cast<int>(function)];
   const auto type = element_type(self.scalar_type());
   check<std::runtime_error>(type && !type->is_complex && is_floating_point(type->dtype), op,
                             "(): self must be of a real floating-point dtype");
@@ -33,6 +36,7 @@ template <class Backend>
 void register_elementary(torch::stable::detail::StableLibrary& library) {
   library.impl("exp", TORCH_BOX((&map_elements<Backend, Elementary::kExp>)));
   library.impl("log", TORCH_BOX((&map_elements<Backend, Elementary::kLog>)));
+  library.impl("sqrt", TORCH_BOX((&map_elements<Backend, Elementary::kSqrt>)));
 }
 
 }  // namespace reprocuda

@@ -1,6 +1,7 @@
 // Histograms: the bin of every point, and how many points there are in each.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "../histogram.h"
@@ -43,6 +44,8 @@ Tensor histogram(const Tensor& points, const std::vector<Tensor>& edges, const s
     dense.push_back(as_contiguous(edge));
     data.push_back(dense.back().const_data_ptr());
     num_edges.push_back(edge.numel());
+    check<std::runtime_error>(problem.num_bins <= std::numeric_limits<int64_t>::max() / edge.numel(), op,
+                              "(): edges have more bins together than 64 bits count");
     problem.num_bins *= edge.numel() - 1;
   }
   const Tensor source = as_contiguous(points);

@@ -113,6 +113,12 @@ template <class Error>
                ", at position ", position);
 }
 
+// Before an out= tensor is prepared, which an error must leave as it was.
+template <class Backend, class Error>
+void check_targets(const Tensor& index, int64_t dim, int64_t size, const char* op) {
+  if (Backend::first_out_of_range(as_contiguous(index), 0, size) >= 0) raise_bad_target<Error>(index, dim, 0, size, op);
+}
+
 template <class Backend>
 void scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Tensor& src, const char* op) {
   if (index.numel() == 0) return;
@@ -151,6 +157,7 @@ void scatter_out(const Tensor& self, int64_t dim, const Tensor& index, const Ten
   check_scatter_add(self, dim, index, src, op);
   const Tensor elements = detach_from(index, out, op);
   const Tensor values = detach_from(src, out, op);
+  check_targets<Backend, std::runtime_error>(index, dim, size_along(self, dim), op);
   prepare_out(self, out, op);
   scatter_into<Backend>(out, dim, elements, values, op);
 }
@@ -206,6 +213,7 @@ void index_copy_out(const Tensor& self, int64_t dim, const Tensor& index, const 
   check_index_copy(self, dim, index, source, op);
   const Tensor keys = detach_from(index, out, op);
   const Tensor rows = detach_from(source, out, op);
+  check_targets<Backend, std::out_of_range>(index, dim, size_along(self, dim), op);
   prepare_out(self, out, op);
   index_copy_into<Backend>(out, dim, keys, rows, op);
 }

@@ -1,4 +1,4 @@
-"""Shapes and derivatives of exp and log."""
+"""Shapes and derivatives of exp, log and sqrt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _like(self):
     return torch.empty_like(self, memory_format=torch.contiguous_format)
 
 
-def _exp_setup(ctx, inputs, output):
+def _keep_result(ctx, inputs, output):
     ctx.save_for_backward(output)
 
 
@@ -31,7 +31,14 @@ def _log_backward(ctx, grad):
     return grad / x
 
 
+def _sqrt_backward(ctx, grad):
+    (result,) = ctx.saved_tensors
+    return grad / (2 * result)
+
+
 fake("exp", _like)
+fake("sqrt", _like)
 fake("log", _like)
-register_autograd("reprocuda::exp", _exp_backward, setup_context=_exp_setup, lib=fragment)
+register_autograd("reprocuda::exp", _exp_backward, setup_context=_keep_result, lib=fragment)
+register_autograd("reprocuda::sqrt", _sqrt_backward, setup_context=_keep_result, lib=fragment)
 register_autograd("reprocuda::log", _log_backward, setup_context=_log_setup, lib=fragment)

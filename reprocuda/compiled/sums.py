@@ -118,8 +118,9 @@ def _index_put_setup(ctx, inputs, output):
 def _index_put_backward(ctx, grad):
     from ..points import reduce_to_shape
 
-    read = ops.index(grad, list(ctx.saved_tensors), ctx.dims)
-    return grad, [None] * len(ctx.saved_tensors), None, reduce_to_shape(read, ctx.values_shape)
+    indices = list(ctx.saved_tensors)
+    read = ops.index(grad, indices, ctx.dims)
+    return grad, [None] * len(indices), None, reduce_to_shape(read, ctx.values_shape)
 
 
 def _index_put_masked_backward(ctx, grad):

@@ -24,11 +24,12 @@ from ..checks import checks
 from ..irregular import judge
 
 _INDICES = (torch.int32, torch.int64)
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def _serves(input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, factors: Tensor | None) -> bool:
     """Whether the arguments are such as torch takes; the errors for others are torch's."""
-    if not (weight.is_cpu or weight.is_cuda) or weight.dim() != 2 or not weight.is_floating_point():
+    if not (weight.is_cpu or weight.is_cuda) or weight.dim() != 2 or weight.dtype not in _DTYPES:
         return False
     if mode not in MODES:
         return False

@@ -11,6 +11,7 @@ from .. import histograms as h
 from .. import ops
 from ..autograd import below_autograd
 from ..irregular import write_resized
+from ..plan import has_data
 from .support import is_integer, require_integer, require_tensor
 
 Range = Sequence[float] | None
@@ -81,11 +82,15 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     for name, end in ("min", min), ("max", max):
         if end is None or isinstance(end, (str, bytes)):
             raise TypeError(f"histc(): argument '{name}' must be Number, not {type(end).__name__}: {end!r}")
+    if out is not None:
+        require_tensor("histc", "out", out)
     if out is not None and (out.dtype != input.dtype or out.device != input.device):
         return torch.histc(input, bins, min=min, max=max, out=out)
-    low, high = h.around(min, 0.5, input.dtype) if min == max != 0 and input.is_floating_point() else (min, max)
-    compute = ops.histc if torch.compiler.is_compiling() else h.histc_counts
-    result = compute(input, bins, low, high)
+    result = _around_one_value(input, bins, min) if min == max != 0 else None
+    if result is None:
+        # Integers as they are: the operator's ends are floats. It is what hides reading the range of the data.
+        traces = has_data(input) or (min != max and not input.is_floating_point())
+        result = (h.histc_counts if traces else ops.histc)(input, bins, min, max)
     if result is None:
         given = {} if out is None else {"out": out}
         return torch.histc(input, bins, min=min, max=max, **given)
@@ -94,6 +99,18 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     torch.autograd.graph.increment_version(out)
     with below_autograd():  # torch has no derivative here, and takes an out that requires one
         return write_resized(out, result)
+
+
+def _around_one_value(input: Tensor, bins: int, value: float) -> Tensor | None:
+    """histc of the bins that lie around `value`, one wide altogether; None: torch is to judge the arguments."""
+    compute = h.histc_counts if has_data(input) else ops.histc
+    if input.is_floating_point():
+        return compute(input, bins, *h.around(value, 0.5, input.dtype))
+    if bins <= 0 or input.dtype not in h.COUNTED:
+        return None
+    hist = input.new_zeros(bins)
+    hist[bins // 2] = (input == value).sum()
+    return hist
 
 
 def histogram(
@@ -108,7 +125,7 @@ def histogram(
     """How many elements, or how much weight, falls into each bin, and the bins' edges: torch.histogram.
 
     Args:
-        input: float32 or float64.
+        input: float32 or float64, on the CPU or on CUDA, where torch has no such function.
         bins: how many equal ones, or their rising edges.
         range: the ends of equal bins; None: the range of the data.
         weight: the shape and dtype of `input`.
@@ -123,7 +140,8 @@ def histogram(
 
     Determinism: exact; a density is an exact sum, rounded, then divided as torch does. It has no derivative.
 
-    Cost: one pass; with weights that of an `index_add` of a column.
+    Cost: one pass; with weights that of an `index_add` of a column. On CUDA edges, the range of the data and a density
+        wait for the device.
 
     Example:
         >>> import torch, reprocuda
@@ -134,6 +152,8 @@ def histogram(
         raise TypeError(f"histogram(): argument 'bins' must be int or Tensor, not {type(bins).__name__}: {bins!r}")
     _require("histogram", input, range, weight)
     result = None
+    if out is not None and not (isinstance(out, (list, tuple)) and len(out) == 2):
+        raise TypeError(f"histogram(): argument 'out' must be a tuple of two Tensors, not {type(out).__name__}")
     if out is None or h.can_take(out, input):
         result = h.one_dimension(input, bins, range, weight, density, _by_counts(), _by_edges())
     if result is None:
@@ -172,7 +192,7 @@ def histogramdd(
     """How many points, or how much weight, falls into each bin of several dimensions: torch.histogramdd.
 
     Args:
-        input: [..., num_dims], float32 or float64.
+        input: [..., num_dims], float32 or float64; of at most 32 dimensions on CUDA, where torch has no such function.
         bins: how many in each dimension (one number: in all), or their rising edges.
         range: the ends in every dimension, 2 * num_dims numbers; None: those of the data.
         weight: the shape of `input` without its last dimension.

@@ -225,10 +225,11 @@ def _named(function: str, error: IndexError) -> IndexError:
     return IndexError(re.sub(r"^(index_)?put_?\(\)", f"{function}()", str(error)))
 
 
-def _fills_by_points(input: Tensor, index: Tensor, value: Tensor | Number) -> bool:
+def _fills_by_points(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> bool:
     """Whether the value's gradient, a sum over all that it was written to, may be asked for; else it is torch's own."""
     has_gradient = isinstance(value, Tensor) and value.dim() == 0 and value.dtype == input.dtype
-    return has_gradient and input.dim() > 0 and index.dtype == torch.int64 and index.dim() <= 1
+    is_in_range = isinstance(dim, int) and -input.dim() <= dim < input.dim()
+    return has_gradient and is_in_range and index.dtype == torch.int64 and index.dim() <= 1
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
@@ -255,7 +256,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         >>> reprocuda.index_fill(torch.zeros(3), 0, torch.tensor([0, -1]), 5)
         tensor([5., 0., 5.])
     """
-    if not _fills_by_points(input, index, value):
+    if not _fills_by_points(input, dim, index, value):
         return torch.index_fill(input, dim, index, value)
     try:
         return index_put(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
@@ -274,7 +275,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
         >>> reprocuda.index_fill_(torch.zeros(2), 0, torch.tensor([1]), torch.tensor(3.0))
         tensor([0., 3.])
     """
-    if not _fills_by_points(input, index, value):
+    if not _fills_by_points(input, dim, index, value):
         return input.index_fill_(dim, index, value)
     try:
         return index_put_(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..autograd import needs_operators, transforms_active
+from ..autograd import needs_operators, refuse_inference_update, transforms_active
 from ..irregular import judge, judge_in_place
 from ..prefixes import Cumprod, Cumsum, Logcumsumexp
 from .support import replace_with, require_integer, require_tensor, wrap_dim, write_out
@@ -24,6 +24,8 @@ _FUNCTIONS = {"cumsum": Cumsum, "cumprod": Cumprod, "logcumsumexp": Logcumsumexp
 def _result_dtype(input: Tensor, dtype: torch.dtype | None) -> torch.dtype:
     if dtype is not None:
         return dtype
+    if input.is_cuda and input.dtype in (torch.float16, torch.bfloat16) and torch.is_autocast_enabled("cuda"):
+        return torch.float32  # torch's autocast has sums and products on this list
     return input.dtype if input.is_floating_point() or input.is_complex() else torch.int64
 
 
@@ -84,9 +86,12 @@ def _in_place(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Te
     _require(f"{op}_", input, dim, dtype)
     if dtype is not None and dtype != input.dtype:
         return native(input, dim, dtype=dtype)
-    direct = needs_operators(f"{op}_")
-    if direct or transforms_active() or (input.requires_grad and torch.is_grad_enabled()):
+    refuse_inference_update(input)
+    if needs_operators(f"{op}_") or transforms_active():
         return replace_with(input, _of_dtype(op, input, dim, input.dtype, None))
+    if input.is_conj() or input.is_neg() or (input.requires_grad and torch.is_grad_enabled()):
+        # Such a view has to be resolved, and the derivative needs what was there before: copies, both.
+        return input.copy_(_of_dtype(op, input.clone(), dim, input.dtype, None))
     try:
         _COMPILED_IN_PLACE[op](input, dim)
     except ValueError as reason:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -10,8 +14,24 @@ from ..sparse.duplicates import Coalesced, adds_up
 from ..sparse.entries import COMPLEX, FLOATING, adds_to, is_ours
 from ..sparse.gradients import AddedProduct, Product
 from ..sparse.products import REDUCTIONS, SUMS, product, sum_with
+from .support import require_tensor
 
 
+def _outside_graphs(function: Callable) -> Callable:
+    """`function`, kept from Dynamo where that has been imported: it fails at views into sparse tensors."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        from ..compiled import outside
+
+        return outside.call(function, *args, **kwargs)
+
+    return call
+
+
+@_outside_graphs
 def coalesce(input: Tensor) -> Tensor:
     """A sparse tensor in coordinates with its indices sorted, each there once: torch.Tensor.coalesce.
 
@@ -34,11 +54,13 @@ def coalesce(input: Tensor) -> Tensor:
         >>> reprocuda.coalesce(entries).to_dense()
         tensor([2., 5.])
     """
+    require_tensor("coalesce", "input", input)
     if input.layout != torch.sparse_coo or not adds_up(input):
         return input.coalesce()
     return Coalesced.apply(input)
 
 
+@_outside_graphs
 def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     """The product of a sparse and a dense matrix, or another reduction of each row's products: torch.sparse.mm.
 
@@ -58,7 +80,7 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     mean is divided by the number of entries before that. The largest and smallest are taken of rounded products.
     Gradients of `mat2` are such sums, those of entries exact sums over the columns, rounded and then divided where the
     result is a mean. No forward mode, no vmap; second derivatives for COO, of which torch lacks a part for CSR.
-    Autocast does not reach a direct call.
+    Autocast does not reach a direct call; compiled code leaves its graph for one.
 
     Cost: that of an `embedding_bag` with weights; the largest and smallest take the memory of all products.
 
@@ -69,6 +91,8 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
         tensor([[20.],
                 [43.]])
     """
+    for name, tensor in ("mat1", mat1), ("mat2", mat2):
+        require_tensor("sparse_mm", name, tensor)
     dtypes = FLOATING if reduce != "sum" else FLOATING + COMPLEX
     if reduce not in REDUCTIONS or not is_ours(mat1, mat2, dtypes):
         return torch.sparse.mm(mat1, mat2) if reduce == "sum" else torch.sparse.mm(mat1, mat2, reduce)
@@ -82,6 +106,7 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     return Product.apply(mat1, mat2, reduce)
 
 
+@_outside_graphs
 def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) for a sparse `mat1`, in one sum: torch.sparse.addmm.
 
@@ -111,6 +136,8 @@ def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, 
         tensor([[25.],
                 [48.]])
     """
+    for name, tensor in ("input", input), ("mat1", mat1), ("mat2", mat2):
+        require_tensor("sparse_addmm", name, tensor)
     if not adds_to(input, mat1, mat2, beta, alpha):
         return torch.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     if not (needs_autograd(input, mat1) or needs_autograd(mat2)):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..autograd import needs_operators, transforms_active
-from ..irregular import refuse_overlap, write_resized
+from ..autograd import needs_operators, refuse_inference_update, transforms_active
+from ..irregular import overlaps_itself, refusal, refuse_overlap, write_resized
 
 
 def require_tensor(op: str, name: str, value: object) -> None:
@@ -58,6 +58,8 @@ def write_out(
         base: the operator's first argument, which may be `out`.
         inputs: the other tensors that it reads.
     """
+    require_tensor(op, "out", out)
+    refuse_inference_update(out)
     direct = needs_operators(op)
     wants_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (base, *inputs, out))
     if wants_grad or (transforms_active() and not direct):
@@ -74,6 +76,8 @@ def write_out(
         result = compute()
         if out.dtype != result.dtype or out.device != result.device or torch._debug_has_internal_overlap(out) == 1:
             return native()
+        if out.shape == result.shape and overlaps_itself(out):
+            raise refusal(op, "out overlaps itself") from None
         return write_resized(out, result)
 
 

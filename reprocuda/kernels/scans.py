@@ -62,7 +62,7 @@ def _logcumsumexp(slot: Slot) -> Callable:
 
     def kernel(self, dim):
         try:
-            if not switch.on or self.is_complex():
+            if not switch.on or not self.is_floating_point():
                 return slot.native(keys, self, dim)
             return slot.ours(self, dim)
         except ERRORS as error:
@@ -76,7 +76,7 @@ def _logcumsumexp_out(slot: Slot) -> Callable:
 
     def kernel(self, dim, *, out):
         try:
-            if not switch.on or self.is_complex():
+            if not switch.on or not self.is_floating_point():
                 return slot.native(keys, self, dim, out=out)
             slot.ours(self, dim, out)
             return out

@@ -1,8 +1,8 @@
 """torch_scatter's composites: what is made of several reductions and elementwise steps.
 
 Every sum in them is exact and every other step rounded once, so the order of the elements and the number of threads do
-not matter. exp and log are our own (elementary.py), so neither does the device. The 16-bit formats are computed with in
-float32, where their sums do not overflow, and rounded at the end.
+not matter. exp, log and sqrt are our own (elementary.py), so neither does the device. The 16-bit formats are computed
+with in float32, where their sums do not overflow, and rounded at the end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import functional, reading
-from ..elementary import exp, log
+from ..elementary import exp, log, sqrt
 from .reductions import counts, scatter_sum
 from .support import align, check_dim, check_index, check_out, reports_index, result_shape, size_of_result
 
@@ -58,15 +58,18 @@ def scatter_std(
         size = out.shape[dim]
     else:
         size = size_of_result(op, where, dim_size)
-    zeros = src.new_zeros(result_shape(src, dim, size))
-    mean = functional.scatter_reduce(zeros, dim, where, src, "mean", include_self=False)
-    deviation = _wide(src) - reading.gather(_wide(mean), dim, where)
+    wide = _wide(src)
+    zeros = wide.new_zeros(result_shape(src, dim, size))
+    if src.numel() == 0 and out is None:
+        return zeros.to(src.dtype)
+    mean = functional.scatter_reduce(zeros, dim, where, wide, "mean", include_self=False)
+    deviation = wide - reading.gather(mean, dim, where)
     start = None if out is None else _wide(out).clone()
     squares = scatter_sum(deviation * deviation, where, dim, start, size)
     divisor = counts(index, src, dim, size).sub_(1 if unbiased else 0).clamp_(min=1).to(torch.float64)
     # In float64: the dtype of src may not hold the number of elements.
     variance = (squares.to(torch.float64) / divisor).to(squares.dtype)
-    result = variance.sqrt().to(src.dtype)
+    result = sqrt(variance).to(src.dtype)
     return result if out is None else out.copy_(result)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import functional
-from ..autograd import needs_autograd, needs_operators
+from ..autograd import needs_autograd, needs_operators, transforms_active
 from ..extremum import extremum
 from ..functional.support import replace_with
 from ..reduction import BESIDE, How, reduce_
@@ -68,9 +68,8 @@ def add(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_s
     """`scatter_sum`, under the name `op`."""
     index, dim = align(op, src, index, dim)
     if out is None:
-        out = src.new_zeros(result_shape(src, dim, size_of_result(op, index, dim_size)))
-    else:
-        check_out(op, out, src, dim)
+        return _added(src.new_zeros(result_shape(src, dim, size_of_result(op, index, dim_size))), dim, index, src)
+    check_out(op, out, src, dim)
     return functional.scatter_add_(out, dim, index, src)
 
 
@@ -148,7 +147,13 @@ def counts(index: Tensor, src: Tensor, dim: int, size: int) -> Tensor:
     narrow = index.reshape(shape + [1] * (src.dim() - len(shape)))
     ones = torch.ones((), dtype=torch.int64, device=src.device).expand(narrow.shape)
     zeros = torch.zeros(result_shape(narrow, dim, size), dtype=torch.int64, device=src.device)
-    return functional.scatter_add_(zeros, dim, narrow, ones)
+    return _added(zeros, dim, narrow, ones)
+
+
+def _added(zeros: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Nobody else sees the zeros, but vmap writes no batch into what has none."""
+    add = functional.scatter_add if transforms_active() else functional.scatter_add_
+    return add(zeros, dim, index, src)
 
 
 @reports_index

@@ -32,7 +32,7 @@ def install_shim() -> types.ModuleType:
         >>> scatter_max(torch.tensor([1., 3., 2.]), torch.tensor([0, 1, 1]))
         (tensor([1., 3.]), tensor([0, 1]))
     """
-    from . import FUNCTIONS, composites, coo, csr, reductions
+    from . import FUNCTIONS, composites, coo, csr, reductions, support
 
     present = sys.modules.get("torch_scatter")
     if present is not None:
@@ -56,6 +56,7 @@ def install_shim() -> types.ModuleType:
         contents = {key: function for key, function in functions.items() if hasattr(source, key)}
         # As in the real package, whose functions hide its modules of the same name.
         sys.modules[f"torch_scatter.{name}"] = _module(f"torch_scatter.{name}", **contents)
+    shim.utils = sys.modules["torch_scatter.utils"] = _module("torch_scatter.utils", broadcast=support.broadcast_index)
     shim.composite = sys.modules["torch_scatter.composite"]
     return shim
 

@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 
 from .. import reading
+from ..autograd import transforms_active
+from ..irregular import overlaps_itself
+from ..plan import has_data
 
 _INDEX_DTYPES = (torch.int32, torch.int64)
 _OUT_OF_BOUNDS = re.compile(r"index -?\d+ is out of bounds for ((?:dimension \d+ with )?size (\d+))")
@@ -73,13 +76,20 @@ def broadcast(op: str, index: Tensor, src: Tensor, dim: int) -> Tensor:
     """
     shape = [1] * dim + list(index.shape) if index.dim() == 1 else list(index.shape)
     shape += [1] * (src.dim() - len(shape))
-    fits = len(shape) == src.dim() and all(size in (1, full) for size, full in zip(shape, src.shape, strict=True))
+    fits = len(shape) == src.dim() and all(
+        size == 1 or size == full for size, full in zip(shape, src.shape, strict=True)
+    )
     if not fits:
         raise RuntimeError(
             f"{op}(): an index of shape {list(index.shape)} cannot be broadcast to src of shape {list(src.shape)} "
             f"along dimension {dim}"
         )
     return index.reshape(shape).expand(src.shape)
+
+
+def broadcast_index(src: Tensor, other: Tensor, dim: int) -> Tensor:
+    """An index, `src`, in the shape of `other`, along whose dimension `dim` it runs: torch_scatter.utils.broadcast."""
+    return broadcast("broadcast", src, other, check_dim("broadcast", dim, other.dim()))
 
 
 def align(op: str, src: Tensor, index: Tensor, dim: int) -> tuple[Tensor, int]:
@@ -114,6 +124,8 @@ def check_out(op: str, out: Tensor, src: Tensor, dim: int, size: int | None = No
         wanted = [str(full) for full in result_shape(src, dim, -1)]
         wanted[dim] = "any size" if size is None else str(size)
         raise RuntimeError(f"{op}(): out must have shape [{', '.join(wanted)}], got {list(out.shape)}")
+    if has_data(out) and not transforms_active() and overlaps_itself(out):
+        raise RuntimeError(f"{op}(): out overlaps itself; expected elements that share no memory")
 
 
 def last_dim(op: str, name: str, index: Tensor, src: Tensor) -> int:

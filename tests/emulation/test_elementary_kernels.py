@@ -1,4 +1,4 @@
-"""exp and log on the emulated device give the CPU's bits, whatever the schedule."""
+"""exp, log and sqrt on the emulated device give the CPU's bits, whatever the schedule."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SCHEDULES = 200
 
 
 @pytest.mark.parametrize("dtype", NAMES, ids=NAMES.get)
-@pytest.mark.parametrize("name", ["exp", "log"])
+@pytest.mark.parametrize("name", ["exp", "log", "sqrt"])
 def test_bits_of_the_cpu(name, dtype):
     x = arguments(dtype)
     want = to_numpy_bits(getattr(elementary, name)(x)).tobytes()
@@ -23,7 +23,7 @@ def test_bits_of_the_cpu(name, dtype):
     emulation.set_options()
 
 
-@pytest.mark.parametrize("name", ["exp", "log"])
+@pytest.mark.parametrize("name", ["exp", "log", "sqrt"])
 def test_hundreds_of_schedules(name):
     x = np.abs(np.random.default_rng(0).standard_normal(3001))
     want = getattr(elementary, name)(torch.from_numpy(x)).numpy().tobytes()

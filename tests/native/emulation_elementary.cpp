@@ -1,4 +1,4 @@
-// exp and log on the emulated device.
+// exp, log and sqrt on the emulated device.
 #include "cuda/elementary.h"
 #include "emulated_device.h"
 #include "emulation.h"
@@ -10,7 +10,7 @@ namespace {
 py::array_t<uint8_t> elementary(const std::string& name, const py::array& x, bool is_bfloat16, int num_sms) {
   Device device(num_sms, 80);
   ElementaryMap problem;
-  problem.function = name == "exp" ? Elementary::kExp : Elementary::kLog;
+  problem.function = name == "exp" ? Elementary::kExp : name == "log" ? Elementary::kLog : Elementary::kSqrt;
   problem.dtype = is_bfloat16          ? Dtype::kBFloat16
                   : x.itemsize() == 2  ? Dtype::kFloat16
                   : x.itemsize() == 4  ? Dtype::kFloat32

@@ -1,4 +1,4 @@
-// exp and log of numerics/elementary.h on NumPy arrays; results as bits.
+// exp, log and sqrt of numerics/elementary.h on NumPy arrays; results as bits.
 #include "numerics.h"
 
 #include "numerics/elementary.h"
@@ -23,6 +23,7 @@ Words map(Doubles values, const std::string& dtype) {
 void bind_elementary(py::module_& module) {
   module.def("exp", &map<exp_of>, py::arg("values"), py::arg("dtype") = "float64");
   module.def("log", &map<log_of>, py::arg("values"), py::arg("dtype") = "float64");
+  module.def("sqrt", &map<sqrt_of>, py::arg("values"), py::arg("dtype") = "float64");
 }
 
 }  // namespace reprocuda::testing

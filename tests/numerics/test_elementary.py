@@ -1,8 +1,9 @@
-"""exp and log beside mpmath: errors in units of the last place, correct rounding of narrow dtypes, special values, and
-where the coefficients come from.
+"""exp, log and sqrt beside mpmath: errors in units of the last place, correct rounding of narrow dtypes, special
+values, and where the coefficients come from.
 """
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import mpmath
@@ -124,6 +125,28 @@ def test_special_values():
     want = np.array([-infinity, -infinity, infinity, 0, 0, 0, 0, 0, 0]).view(np.uint64)
     want[3:8] = nan
     np.testing.assert_array_equal(numerics.log(x), want)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_roots_are_rounded_correctly(dtype):
+    rng = np.random.default_rng(7)
+    form = oracle.FORMATS[dtype]
+    bits = rng.integers(0, form.infinity, 20_000).astype(form.bits)
+    x = oracle.to_double(bits, dtype)
+    for argument, one in zip(x, numerics.sqrt(x, dtype), strict=True):
+        assert int(one) == rounded_once(mpmath.sqrt(mpmath.mpf(float(argument))), dtype), argument
+
+
+def test_roots_of_doubles_are_rounded_correctly():
+    """Four times the argument lies between the squares of the sums with either neighbour."""
+    rng = np.random.default_rng(8)
+    x = np.concatenate([arguments("log", 20_000), rng.integers(0, 1 << 52, 999, dtype=np.uint64).view(np.float64)])
+    for argument, root in zip(x.tolist(), bits_to_doubles(numerics.sqrt(x)).tolist(), strict=True):
+        below, above = (Fraction(root) + Fraction(np.nextafter(root, end)) for end in (-np.inf, np.inf))
+        assert argument == root == 0 or below**2 <= 4 * Fraction(argument) <= above**2
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, -5e-324])
+    want = np.array([0.0, -0.0, np.inf, np.nan, np.nan, np.nan, np.nan]).view(np.uint64)
+    np.testing.assert_array_equal(numerics.sqrt(special), want)
 
 
 def through_chebyshev_points(function, low, high, degree):

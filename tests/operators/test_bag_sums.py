@@ -125,6 +125,23 @@ def test_the_callers_flags_and_rounding_are_not_ours(mode):
     assert flushed.item() == 0
 
 
+@pytest.mark.parametrize("features", [1, 4, 16])
+def test_weights_that_the_caller_would_flush_are_multiplied(features):
+    table = torch.full((3, features), 2.0**100)
+    weights = torch.tensor([1e-40, 1e-40, 2e-40])
+    want = (weights.double().sum() * 2.0**100).float().expand(1, features).contiguous()
+    matrix = torch.sparse_coo_tensor([[0, 0, 0], [0, 1, 2]], weights, (1, 3), check_invariants=True)
+    torch.set_flush_denormal(True)
+    try:
+        bag = torch.arange(3)[None]
+        bags = reprocuda.embedding_bag(bag, table, mode="sum", per_sample_weights=weights[None])
+        product = reprocuda.sparse_mm(matrix, table)
+    finally:
+        torch.set_flush_denormal(False)
+    assert_same_bits(bags, want)
+    assert_same_bits(product, want)
+
+
 PROGRAM = """
 import hashlib
 import torch

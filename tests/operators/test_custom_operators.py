@@ -68,6 +68,7 @@ FUNCTIONAL = {
     "cumprod complex": lambda: (ops.cumprod, real(2, 3, dtype=torch.complex64), -1),
     "logcumsumexp": lambda: (ops.logcumsumexp, real(3, 2), 0),
     "exp": lambda: (ops.exp, real(2, 3)),
+    "sqrt": lambda: (ops.sqrt, real(2, 3).detach().abs().add(1).requires_grad_()),
     "log": lambda: (ops.log, (torch.rand(2, 3) + 0.5).requires_grad_()),
     "index_select": lambda: (ops.index_select, real(4, 2), 0, INDEX),
     "gather": lambda: (ops.gather, real(4, 2), 0, ELEMENTS),

@@ -1,4 +1,4 @@
-"""exp and log by the operator: the numerics' bits for every dtype, instruction set, thread count and layout."""
+"""exp, log and sqrt by the operator: the numerics' bits for every dtype, instruction set, thread count and layout."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from reprocuda import elementary
 from tests.operators.bits import NAMES, assert_same_bits, threads, to_numpy_bits
 
 ROOT = Path(__file__).parents[2]
-FUNCTIONS = {"exp": elementary.exp, "log": elementary.log}
+FUNCTIONS = {"exp": elementary.exp, "log": elementary.log, "sqrt": elementary.sqrt}
 
 
 def arguments(dtype, count=40_003):
@@ -47,10 +47,10 @@ def test_bits_of_the_numerics(name, dtype):
 PROGRAM = """
 import hashlib, torch
 from reprocuda import elementary
-from tests.operators.test_elementary import NAMES, arguments, to_numpy_bits
+from tests.operators.test_elementary import FUNCTIONS, NAMES, arguments, to_numpy_bits
 digest = hashlib.sha256()
 for dtype in NAMES:
-    for function in (elementary.exp, elementary.log):
+    for function in FUNCTIONS.values():
         digest.update(to_numpy_bits(function(arguments(dtype))).tobytes())
 print(digest.hexdigest())
 """

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import reprocuda
+from reprocuda.histograms import edges_by_ends
 from tests import oracle
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
 from tests.operators.test_reductions import KINDS, make
@@ -163,9 +164,45 @@ def test_integers_nan_and_the_right_edge():
     assert both("histc", torch.tensor([1.0, 2, 3]), 2).tolist() == [1, 2]
 
 
-def test_equal_ends_of_a_range_count_what_is_there():
-    x = torch.tensor([1.0, 2, 3, 3, 4, 5, 6, 7, 8])
-    assert reprocuda.histc(x, 5, 7, 7).sum() == 1
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8, torch.int64])
+def test_equal_ends_of_a_range_count_what_is_there(dtype):
+    x = torch.tensor([1, 2, 3, 3, 4, 5, 6, 7, 8]).to(dtype)
+    assert reprocuda.histc(x, 5, 7, 7).tolist() == [0, 0, 1, 0, 0]
+    assert reprocuda.histc(x, 4, 3, 3).tolist() == [0, 0, 2, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_edges_by_the_ends_of_the_data_are_torchs(dtype):
+    """As they are found where torch has no histogram."""
+    generator = torch.Generator().manual_seed(9)
+    points = torch.randn(500, 3, generator=generator, dtype=dtype)
+    for data in (points, points[:1], points[:0], points * 1e30):
+        for bounds in (None, [-1.0, 1, -2, 3, 0, 0.1]):
+            want = torch.histogramdd(data, [3, 10, 1], range=bounds).bin_edges
+            got = edges_by_ends(data, [3, 10, 1], bounds)
+            assert all(torch.equal(*pair) for pair in zip(got, want, strict=True))
+
+
+def test_more_bins_than_64_bits_count_are_refused():
+    points = torch.rand(10, 4)
+    for namespace in (torch, reprocuda):
+        with reprocuda.enabled(), pytest.raises(RuntimeError):
+            namespace.histogramdd(points, [65536] * 4, range=[0.0, 1.0] * 4)
+
+
+def test_compiled_code_bins_large_integers_as_eager_code():
+    b = 2**53
+    compiled = torch.compile(lambda x: reprocuda.histc(x, 2, b + 1, b + 3), backend="aot_eager", fullgraph=True)
+    x = torch.tensor([b, b + 1, b + 2, b + 3])
+    assert compiled(x).tolist() == reprocuda.histc(x, 2, b + 1, b + 3).tolist() == [1, 2]
+
+
+def test_a_default_device_does_not_reach_what_is_computed_elsewhere():
+    x = torch.rand(50)
+    want = reprocuda.histogram(x, 3, density=True), reprocuda.histc(x, 3)
+    with torch.device("meta"):
+        got = reprocuda.histogram(x, 3, density=True), reprocuda.histc(x, 3)
+    assert torch.equal(got[0].hist, want[0].hist) and torch.equal(got[1], want[1])
 
 
 EQUAL = (1e8, -1e8, 2.0**24, 2.0**24 - 1, 3e7, 2.0**54, 1e30, 3e38, torch.finfo(torch.float32).max)

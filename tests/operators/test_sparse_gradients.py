@@ -187,3 +187,16 @@ def test_gradients_of_extremes_are_exact(dtype, reduce):
     for found, exact in zip(got, (of_values, list(of_dense.values())), strict=True):
         want = [oracle.round_fraction(value, dtype) for value in exact]
         assert to_numpy_bits(found).reshape(-1).tolist() == want
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_compiled_code_leaves_its_graph(layout):
+    matrix, dense = torch.eye(3).to_sparse(layout=layout), torch.rand(3, 2, requires_grad=True)
+    for function in (
+        lambda m, d: reprocuda.sparse_mm(m, d * 2) + 1, lambda m, d: reprocuda.sparse_addmm(d, m, d, alpha=3).sin(),
+    ):  # fmt: skip
+        torch._dynamo.reset()
+        got, want = (call(matrix, dense) for call in (torch.compile(function, backend="aot_eager"), function))
+        assert torch.equal(got, want)
+        gradients = [torch.autograd.grad(result.sum(), dense)[0] for result in (got, want)]
+        assert torch.equal(*gradients)

@@ -1,0 +1,48 @@
+"""out= tensors that are refused, and stay as they were."""
+
+import pytest
+import torch
+
+import reprocuda
+
+
+def test_an_out_that_overlaps_itself_is_refused():
+    x = torch.ones(3, 3)
+    for call in (
+        lambda out: reprocuda.cumsum(x, 0, out=out),
+        lambda out: reprocuda.scatter.scatter_max(x, torch.arange(3), 0, out=out),
+        lambda out: reprocuda.scatter.segment_sum_csr(x, torch.arange(4), out=out),
+    ):
+        whole = torch.zeros(10)
+        with pytest.raises(RuntimeError, match="out overlaps itself"):
+            call(whole.as_strided((3, 3), (2, 1)))
+        assert not whole.any()
+        call(whole.as_strided((3, 3), (3, 1)))  # apart
+        assert whole.any()
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "scatter_add", "index_copy", "histc"])
+def test_an_out_that_is_no_tensor_is_a_type_error(name):
+    index = torch.tensor([0])
+    arguments = {"scatter_add": (0, index, torch.ones(1)), "index_copy": (0, index, torch.ones(1)), "histc": (3,)}
+    for namespace in (torch, reprocuda):
+        with pytest.raises(TypeError):
+            getattr(namespace, name)(torch.ones(2), *arguments.get(name, (0,)), out=[1])
+
+
+OUT_OF_RANGE = torch.tensor([0, 7])
+WRITES = {
+    "scatter": lambda ns, x, out: ns.scatter(x, 0, OUT_OF_RANGE[:, None].expand(2, 2), torch.ones(2, 2), out=out),
+    "index_copy": lambda ns, x, out: ns.index_copy(x, 0, OUT_OF_RANGE, torch.ones(2, 2), out=out),
+    "index_add": lambda ns, x, out: ns.index_add(x, 0, OUT_OF_RANGE, torch.ones(2, 2), out=out),
+    "index_reduce": lambda ns, x, out: ns.index_reduce(x, 0, OUT_OF_RANGE, torch.ones(2, 2), "amax", out=out),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_nothing_is_written_where_an_index_is_out_of_range(name):
+    for namespace, ops in ((reprocuda, []), (torch, None)):
+        out = torch.zeros(3, 2)
+        with reprocuda.enabled(ops=ops), pytest.raises((IndexError, RuntimeError), match="7"):
+            WRITES[name](namespace, torch.ones(3, 2), out)
+        assert not out.any()
