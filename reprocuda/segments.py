@@ -45,6 +45,14 @@ class Layout:
     def rows(self, data: Tensor) -> Tensor:
         return data.reshape(self.plan.num_rows, *self.shape[self.axis + 1 :])
 
+    def is_outside(self, ndim: int) -> Tensor:
+        """[num_rows, 1, ...] bool of `ndim` dimensions: which rows lie in the margins."""
+        offsets = self.plan.offsets
+        place = torch.arange(self.plan.num_segments, device=offsets.device) % (self.size + 2)
+        margin = (place == 0) | (place == self.size + 1)
+        rows = torch.repeat_interleave(margin, offsets.diff(), output_size=self.plan.num_rows)
+        return rows.reshape([-1] + [1] * (ndim - 1))
+
     def result(self, reduced: Tensor) -> Tensor:
         """What was reduced by the plan, in the shape that the user expects."""
         planned = self.size + 2 if self.margins else self.size
@@ -163,7 +171,11 @@ def reduce_segments(
     """
     how = How(_reduction(reduce), include_self=initial is not None or reduce == "prod")
     where = layout(data, lengths, indices, offsets, axis, unsafe)
-    return where.result(_reduced(where.rows(data), where.plan, how, initial))
+    rows = where.rows(data)
+    if where.margins and (needs_operators("segment_reduce") or needs_autograd(rows)):
+        # Else a NaN in the margins would get a gradient: 0 times it.
+        rows = rows.masked_fill(where.is_outside(rows.dim()), 1)
+    return where.result(_reduced(rows, where.plan, how, initial))
 
 
 def _reduction(name: str) -> str:
@@ -217,6 +229,5 @@ def product_gradient(grad: Tensor, output: Tensor, data: Tensor, where: Layout, 
     factors = shares(calculus, base, rows, result, How("prod"))
     of_rows = factors.of_src(calculus.take(where.planned(grad)))
     if where.margins:
-        inside = where.planned(torch.ones_like(output, dtype=torch.bool))
-        of_rows = torch.where(calculus.take(inside), of_rows, 0)
+        of_rows = of_rows.masked_fill(where.is_outside(of_rows.dim()), 0)
     return of_rows.reshape(data.shape)

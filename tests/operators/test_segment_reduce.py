@@ -380,3 +380,14 @@ WRONG = {
 def test_the_wrong_offset_or_length_is_named(error):
     with pytest.raises(RuntimeError, match=rf"^segment_reduce\(\): {error}"):
         reprocuda.segment_reduce(torch.ones(2, 4), "sum", axis=1, **WRONG[error])
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, 0.0])
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_rows_outside_all_segments_get_the_gradient_0(reduce, value):
+    offsets = torch.tensor([1, 3])
+    for run in (reprocuda.segment_reduce, torch.compile(reprocuda.segment_reduce, backend="aot_eager", fullgraph=True)):
+        x = torch.tensor([value, 1.0, 2.0, value], requires_grad=True)
+        run(x, reduce, offsets=offsets).sum().backward()
+        want = {"sum": [1, 1], "mean": [0.5, 0.5], "max": [0, 1], "min": [1, 0], "prod": [2, 1]}[reduce]
+        assert x.grad.tolist() == [0, *want, 0]
