@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from . import ops
-from .autograd import accumulate, below_autograd, gather, needs_autograd, needs_operators, to_front
+from .autograd import accumulate, below_autograd, gather, needs_autograd, needs_operators, to_front, transforms_active
+from .checks import check_range, checks
 from .routes import ElementRoute
 
 
@@ -48,6 +49,8 @@ def extremum(
     Returns:
         The numbers, and the smallest positions along `dim` that have them; the number of rows where `own` or 0 stands.
     """
+    if checks.on and not needs_operators("scatter_max") and not transforms_active():
+        check_range("scatter_max" if largest else "scatter_min", index, 0, dim_size)
     if needs_operators("scatter_max") or not needs_autograd(src, own):
         return ops.scatter_extremum(src, dim, index, dim_size, own, largest)
     return Extremum.apply(src, own, index, dim, dim_size, largest)

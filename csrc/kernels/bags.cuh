@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kBagThreads)
   for (int64_t p = int64_t{blockIdx.x} * kWarps + thread / 32; p < problem.num_products; p += int64_t{gridDim.x} * kWarps) {
     const int64_t left_row = __ldg(problem.left_rows + p);
     const int64_t right_row = __ldg(problem.right_rows + p);
-    if (right_row == problem.ignored || problem.features == 0) {
+    if ((problem.ignored >= 0 && right_row == problem.ignored) || problem.features == 0) {
       if (lane == 0) out[p] = positive_zero<T>();
       continue;
     }
