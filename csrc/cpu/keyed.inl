@@ -32,6 +32,34 @@ inline void load_interleaved(const double* from, Doubles<L>* a, Doubles<L>* b) {
   }
 }
 
+// State kState of L cells of kStates doubles each, by shuffles: to read it back from single stores would wait for them.
+template <int L, int kStates, int kState, size_t... kLane>
+inline Doubles<L> state_of_cells(const double* cells, std::index_sequence<kLane...>) {
+  constexpr auto place = [](int lane) { return lane * kStates + kState; };
+  Doubles<L> state = load_vector<Doubles<L>>(cells);
+  state = __builtin_shufflevector(state, state, (place(kLane) < L ? place(kLane) : static_cast<int>(kLane))...);
+  const auto take_from = [&]<int kVector>(std::integral_constant<int, kVector>) {
+    if constexpr (kVector < kStates) {
+      state = __builtin_shufflevector(state, load_vector<Doubles<L>>(cells + kVector * L),
+                                      (place(kLane) / L == kVector ? L + place(kLane) % L : static_cast<int>(kLane))...);
+    }
+  };
+  take_from(std::integral_constant<int, 1>{});
+  take_from(std::integral_constant<int, 2>{});
+  take_from(std::integral_constant<int, 3>{});
+  take_from(std::integral_constant<int, 4>{});
+  return state;
+}
+
+// The states of L cells as lanes load them: all of the first, then all of the second.
+template <int L, int kStates>
+inline void load_cells(const double* cells, double* states) {
+  static_assert(kStates <= 5);
+  [&]<int... kState>(std::integer_sequence<int, kState...>) {
+    (store_vector(states + kState * L, state_of_cells<L, kStates, kState>(cells, std::make_index_sequence<L>{})), ...);
+  }(std::make_integer_sequence<int, kStates>{});
+}
+
 inline bool any_key_outside(const int64_t* keys, uint64_t bound) {
   return any<kLanes>(load_vector<typename Vectors<kLanes>::Bits>(keys) >= bound);
 }

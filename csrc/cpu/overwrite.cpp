@@ -83,9 +83,24 @@ class Writer {
     });
   }
 
- private:
   int64_t target_of(int64_t index) const { return index + ((index >> 63) & wrap_); }
 
+  void write_row(const U* from, int64_t target, U* out) const {
+    const int b = p_.ndim - 1;
+    const int64_t size = p_.sizes[b];
+    const int64_t from_step = p_.src_strides[b];
+    const int64_t step = p_.out_strides[b];
+    U* const to = out + target * p_.out_strides[p_.dim];
+    if (step == 1 && from_step == 1) {
+      std::memcpy(to, from, size * sizeof(U));
+    } else if (step == 1 && from_step == 0) {
+      std::fill_n(to, size, *from);
+    } else {
+      for (int64_t f = 0; f < size; ++f) to[f * step] = from[f * from_step];
+    }
+  }
+
+ private:
   // Visits, in order, the positions whose target is ours. They are listed first, without a branch on whose they are, which
   // would be guessed wrong every other time.
   template <class Target, class Visit>
@@ -107,21 +122,6 @@ class Writer {
         }
         for (int64_t at = 0; at < count; ++at) visit(begin + mine[at]);
       }
-    }
-  }
-
-  void write_row(const U* from, int64_t target, U* out) const {
-    const int b = p_.ndim - 1;
-    const int64_t size = p_.sizes[b];
-    const int64_t from_step = p_.src_strides[b];
-    const int64_t step = p_.out_strides[b];
-    U* const to = out + target * p_.out_strides[p_.dim];
-    if (step == 1 && from_step == 1) {
-      std::memcpy(to, from, size * sizeof(U));
-    } else if (step == 1 && from_step == 0) {
-      std::fill_n(to, size, *from);
-    } else {
-      for (int64_t f = 0; f < size; ++f) to[f * step] = from[f * from_step];
     }
   }
 
@@ -158,19 +158,62 @@ class Writer {
   int64_t wrap_;
 };
 
-void write(const Overwrite& problem, int64_t first_target, int64_t num_targets) {
-  const bool all = first_target == 0 && num_targets == problem.dim_size;
+// Calls function(U{}, Index{}) with types as wide as elements and indices.
+template <class Function>
+void with_types(const Overwrite& problem, Function&& function) {
   with_element(problem.element_bytes, [&](auto element) {
-    using U = decltype(element);
-    const auto run = [&]<class Index>(Index) {
-      if (all) {
-        Writer<U, Index, true>(problem, 0, num_targets).run();
-      } else {
-        Writer<U, Index, false>(problem, first_target, num_targets).run();
+    if (problem.index_is_int64) return function(element, int64_t{});
+    return function(element, int32_t{});
+  });
+}
+
+void write(const Overwrite& problem, int64_t first_target, int64_t num_targets) {
+  with_types(problem, [&]<class U, class Index>(U, Index) {
+    if (first_target == 0 && num_targets == problem.dim_size) {
+      Writer<U, Index, true>(problem, 0, num_targets).run();
+    } else {
+      Writer<U, Index, false>(problem, first_target, num_targets).run();
+    }
+  });
+}
+
+// Whether rows are long, and for each target so many, that to find its last row costs less than to copy them all.
+bool has_many_long_rows(const Overwrite& problem) {
+  constexpr int64_t kLongRow = 32;  // bytes
+  constexpr int64_t kMostRows = int64_t{1} << 31;
+  const bool are_rows = problem.ndim == 2 && problem.dim == 0 && problem.index_strides[1] == 0;
+  return are_rows && problem.sizes[0] / 2 >= problem.dim_size && problem.sizes[0] < kMostRows &&
+         problem.sizes[1] * problem.element_bytes >= kLongRow;
+}
+
+// Each worker notes the last of some rows for every target; of the workers the last that has one decides. Then one row a target
+// is copied.
+void write_last_rows(const Overwrite& problem, int most_workers) {
+  const int64_t num_rows = problem.sizes[0];
+  const int64_t num_targets = problem.dim_size;
+  const int64_t workers = std::min<int64_t>(most_workers, num_rows / num_targets);  // 4 bytes a row altogether
+  const Workspace memory(static_cast<size_t>(workers * num_targets) * sizeof(int32_t));
+  int32_t* const last = reinterpret_cast<int32_t*>(memory.data());  // [workers, num_targets]
+  with_types(problem, [&]<class U, class Index>(U, Index) {
+    const Writer<U, Index, true> writer(problem, 0, num_targets);
+    const Index* const index = static_cast<const Index*>(problem.index);
+    run_tasks(static_cast<int>(workers), workers, [&](int, int64_t part) {
+      int32_t* const mine = last + part * num_targets;
+      std::fill_n(mine, num_targets, -1);
+      const int64_t end = part_begin(num_rows, workers, part + 1);
+      for (int64_t row = part_begin(num_rows, workers, part); row < end; ++row) {
+        mine[writer.target_of(index[row * problem.index_strides[0]])] = static_cast<int32_t>(row);
       }
-    };
-    if (problem.index_is_int64) return run(int64_t{});
-    return run(int32_t{});
+    });
+    run_tasks(static_cast<int>(workers), workers, [&](int, int64_t part) {
+      const int64_t end = part_begin(num_targets, workers, part + 1);
+      for (int64_t target = part_begin(num_targets, workers, part); target < end; ++target) {
+        int32_t row = -1;
+        for (int64_t worker = workers - 1; worker >= 0 && row < 0; --worker) row = last[worker * num_targets + target];
+        if (row < 0) continue;
+        writer.write_row(static_cast<const U*>(problem.src) + row * problem.src_strides[0], target, static_cast<U*>(problem.out));
+      }
+    });
   });
 }
 
@@ -286,6 +329,10 @@ bool overwrite(const Overwrite& original) {
   const Overwrite problem = with_two_dimensions(original);
   if (!indices_are_in_range(problem)) return false;
   const int workers = workers_for(problem.num_elements * std::max(problem.element_bytes, 4), kBytesPerWorker);
+  if (has_many_long_rows(problem)) {
+    write_last_rows(problem, workers);
+    return true;
+  }
   if (workers == 1) {
     write(problem, 0, problem.dim_size);
     return true;

@@ -45,12 +45,33 @@ inline void multiply_cell(double* at, double x) {
   at[3] += rest != 0.0 ? 2.0 : 0.0;
 }
 
-template <class Family, class T>
-inline void add_to_reduced_cell(double* at, T value) {
-  if constexpr (std::is_same_v<CellOf<Family, T>, CompensatedProductLanes<1>>) return multiply_cell(at, value);
-  CellOf<Family, T> cell;
+[[gnu::noinline]] inline void enclose_product_anyhow(double* at, double x) {
+  ProductIntervalLanes<float, 1> cell;
   cell.load_state(at);
-  cell.add(load_lanes<1>(&value));
+  cell.add(Doubles<1>{x});
+  cell.store_state(at);
+}
+
+// ProductIntervalLanes::add of one lane, where the product stays within its limits.
+inline void enclose_product(double* at, double x) {
+  const double size = __builtin_fabs(x);
+  const double high = at[0] * size;
+  const double negated_low = at[1] * size;
+  if (!(high < ProductTail::kLimit && high >= 1.0 / ProductTail::kLimit)) [[unlikely]] return enclose_product_anyhow(at, x);
+  at[0] = high;
+  at[1] = negated_low;
+  const uint64_t tail = (bits_of(at[2]) ^ (bits_of(x) >> 63)) | ProductTail::kTouched;
+  std::memcpy(at + 2, &tail, sizeof(tail));
+}
+
+template <class Family, class T>
+inline void add_to_reduced_cell(double* at, double value) {
+  using Cell = CellOf<Family, T>;
+  if constexpr (std::is_same_v<Cell, CompensatedProductLanes<1>>) return multiply_cell(at, value);
+  if constexpr (std::is_same_v<Cell, ProductIntervalLanes<T, 1>>) return enclose_product(at, value);
+  Cell cell;
+  cell.load_state(at);
+  cell.add(Doubles<1>{value});
   cell.store_state(at);
 }
 
@@ -59,17 +80,22 @@ int64_t add_rows_to_reduced_cells(const CellsJob<T>& job, const Key* keys, const
   const int64_t inner = job.inner;
   const uint64_t bound = static_cast<uint64_t>(job.num_targets);
   double* const all_cells = job.cells;
-  for (int64_t row = first; row < last && inner == 1; ++row) {
-    const uint64_t key = static_cast<uint64_t>(static_cast<int64_t>(keys[row]));
-    if (key >= bound) return row;
-    add_to_reduced_cell<Family>(all_cells + key * CellOf<Family, T>::kStates, src[row]);
+  int64_t row = first;
+  // A vector of keys is checked, and one of values widened, at a time.
+  for (; inner == 1 && row + kLanes <= last && !any_key_outside(keys + row, bound); row += kLanes) {
+    alignas(64) double values[kLanes];
+    store_vector(values, load<kLanes>(src + row));
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int64_t key = keys[row + lane];
+      add_to_reduced_cell<Family, T>(all_cells + key * CellOf<Family, T>::kStates, values[lane]);
+    }
   }
-  for (int64_t row = first; row < last && inner != 1; ++row) {
+  for (; row < last; ++row) {
     const uint64_t key = static_cast<uint64_t>(static_cast<int64_t>(keys[row]));
     if (key >= bound) return row;
     double* const cells = all_cells + key * inner * CellOf<Family, T>::kStates;
     for (int64_t f = 0; f < inner; ++f) {
-      add_to_reduced_cell<Family>(cells + f * CellOf<Family, T>::kStates, src[row * inner + f]);
+      add_to_reduced_cell<Family, T>(cells + f * CellOf<Family, T>::kStates, to_double(src[row * inner + f]));
     }
   }
   return -1;
@@ -77,9 +103,16 @@ int64_t add_rows_to_reduced_cells(const CellsJob<T>& job, const Key* keys, const
 
 template <class Family, class T>
 void add_entries_to_reduced_cells(double* cells, const Entry<T>* entries, int64_t count, const Alpha&) {
-  for (int64_t i = 0; i < count; ++i) {
-    add_to_reduced_cell<Family>(cells + int64_t{entries[i].key} * CellOf<Family, T>::kStates, entries[i].value);
+  const auto cell = [&](int64_t i) { return cells + int64_t{entries[i].key} * CellOf<Family, T>::kStates; };
+  int64_t i = 0;
+  if constexpr (!std::is_same_v<T, double>) {
+    for (; i + kLanes <= count; i += kLanes) {
+      alignas(64) double values[kLanes];
+      store_vector(values, entry_values(entries + i));
+      for (int lane = 0; lane < kLanes; ++lane) add_to_reduced_cell<Family, T>(cell(i + lane), values[lane]);
+    }
   }
+  for (; i < count; ++i) add_to_reduced_cell<Family, T>(cell(i), to_double(entries[i].value));
 }
 
 // The cells of L outputs side by side, of all sets together.
@@ -93,9 +126,7 @@ inline Lanes merged_cells(const FinishJob<T>& job, int64_t output) {
       lanes.load_state(cells);
     } else {
       alignas(64) double states[kStates * L];
-      for (int state = 0; state < kStates; ++state) {
-        for (int lane = 0; lane < L; ++lane) states[state * L + lane] = cells[lane * kStates + state];
-      }
+      load_cells<L, kStates>(cells, states);
       lanes.load_state(states);
     }
     return lanes;
