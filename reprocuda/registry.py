@@ -263,7 +263,7 @@ _OPERATORS = (
         ("torch.logcumsumexp", "torch.Tensor.logcumsumexp"),
         kernels.LOGCUMSUMEXP,
         tier="fixed order",
-        dtypes=FLOATING + COMPLEX[1:],
+        dtypes=FLOATING,
         notes="float64 in one order, rounded once, with an exp and log of our own; complex numbers are torch's, "
         "and so is, under enable(), the gradient; reprocuda.logcumsumexp has one of our own",
     ),

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "isa.h"
-#include "parallel.h"
 #include "rounding_mode.h"
 #include "running_kernel.h"
+#include "shares.h"
 
 namespace reprocuda::cpu {
 namespace {
@@ -42,7 +42,7 @@ class Slices {
   void run() const {
     if (kernels_.short_slices != nullptr && length_ <= kRunningBlock && inner_ == 1) {
       const int64_t batch = (kGrain + length_ - 1) / length_;
-      return run_tasks(workers_, (count_ + batch - 1) / batch, [&](int, int64_t task) {
+      return run_shares(workers_, (count_ + batch - 1) / batch, [&](int, int64_t task) {
         const int64_t start = task * batch * length_ * Op::kComponents;
         kernels_.short_slices(in_ + start, out_ + start, std::min(batch, count_ - task * batch), static_cast<int>(length_));
       });
@@ -51,20 +51,20 @@ class Slices {
     if (lane_groups >= workers_ && (count_ >= kRunningLanes || length_ <= kRunningBlock)) {
       // Several short ones make a task.
       const int64_t batch = std::max<int64_t>(1, kGrain / (kRunningLanes * length_));
-      return run_tasks(workers_, (lane_groups + batch - 1) / batch, [&](int, int64_t task) {
+      return run_shares(workers_, (lane_groups + batch - 1) / batch, [&](int, int64_t task) {
         for (int64_t g = task * batch; g < std::min(lane_groups, (task + 1) * batch); ++g) scan_slices(g * kRunningLanes);
       });
     }
     const int64_t groups = (length_ + kGroup - 1) / kGroup;
     if (count_ >= workers_ || groups == 1) {
-      return run_tasks(workers_, count_, [&](int, int64_t slice) {
+      return run_shares(workers_, count_, [&](int, int64_t slice) {
         auto before = Preceding<Op>::nothing();
         for (int64_t group = 0; group < groups; ++group) before.append(scan_group<true>(slice, group, before));
       });
     }
     for (int64_t slice = 0; slice < count_; ++slice) {
       std::vector<Preceding<Op>> before(static_cast<size_t>(groups), Preceding<Op>::nothing());
-      run_tasks(workers_, groups - 1, [&](int, int64_t group) {
+      run_shares(workers_, groups - 1, [&](int, int64_t group) {
         before[static_cast<size_t>(group + 1)] = scan_group<false>(slice, group, Preceding<Op>::nothing());
       });
       const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
@@ -73,7 +73,7 @@ class Slices {
         all.append(before[group]);
         before[group] = all;
       }
-      run_tasks(workers_, groups, [&](int, int64_t group) {
+      run_shares(workers_, groups, [&](int, int64_t group) {
         scan_group<true>(slice, group, before[static_cast<size_t>(group)]);
       });
     }

@@ -1,305 +1,124 @@
 #include "scan.h"
 
-#include <algorithm>
-#include <atomic>
-#include <type_traits>
-#include <vector>
-
-#include "../numerics/running_sum.h"
-#include "pair_sum.h"
-#include "parallel.h"
-#include "scan_kernel.h"
-#include "select_kernels.h"
+#include "scan_runs.h"
 
 namespace reprocuda::cpu {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
-constexpr int64_t kMostAdds = int64_t{1} << 29;
-constexpr int64_t kSmallestPiece = 64;
-constexpr int64_t kSegment = 1024;
-constexpr int64_t kBatch = 1 << 12;  // elements of a task, at least
+constexpr int64_t kMostAtOnce = 1 << 16;  // elements of a quick attempt
 
 template <class T>
-using FormatOf = std::conditional_t<std::is_same_v<T, double>, Fp64Terms, Fp32Terms>;
-template <class T>
-using Accumulator = ExactAccumulator<FormatOf<T>>;
+constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
 
+// So many that all workers have some, and none writes to the line of another.
 template <class T>
-ScanKernels<T> selected_kernels(int parts) {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::scan_kernels<T>(parts);
-    case Isa::kAvx2: return avx2::scan_kernels<T>(parts);
-#endif
-    default: return portable::scan_kernels<T>(parts);
-  }
+int64_t columns_of_block(const Scan& problem, int workers) {
+  const int64_t shares = std::max<int64_t>(1, 2 * workers / problem.outer);
+  const int64_t share = (problem.inner + shares - 1) / shares;
+  return std::min(kColumnBlock, (share + kLine<T> - 1) / kLine<T> * kLine<T>);
 }
 
-// Adds in[0], in[stride], ... to what precedes them and stores the prefixes that `is_flagged` names; what follows the
-// last of them is not read.
-template <class T, class IsFlagged>
-void store_exact(Accumulator<T>& before, const T* in, T* out, int64_t length, int64_t stride, IsFlagged&& is_flagged) {
-  while (length > 0 && !is_flagged(length - 1)) --length;
-  RunningSum<FormatOf<T>> sum(before.view());
-  for (int64_t i = 0; i < length; ++i) {
-    sum.add(to_double(in[i * stride]));
-    if (is_flagged(i)) out[i * stride] = sum.template round<T>();
-  }
-}
-
-bool any_flag(const uint8_t* flags, int64_t count) {
-  return std::any_of(flags, flags + count, [](uint8_t byte) { return byte != 0; });
-}
-
-// Contiguous slices, in which `parts` sums take turns.
+// Neighbouring columns, block by block; several small blocks make a task.
 template <class T>
-class Runs {
+class Columns {
  public:
-  explicit Runs(const Scan& problem)
-      : in_(static_cast<const T*>(problem.in)), out_(static_cast<T*>(problem.out)), count_(problem.outer),
-        length_(problem.length * problem.inner), parts_(static_cast<int>(problem.inner)),
-        kernels_(selected_kernels<T>(parts_)), lanes_(kernels_.lanes), unit_(lanes_ * parts_),
-        workers_(workers_for(count_ * length_, kGrain)) {
-    for (int part = 0; part < parts_; ++part) kernels_.empty(empty_ + part * kScanStates);
-  }
+  explicit Columns(const Scan& problem)
+      : in_(static_cast<const T*>(problem.in)), out_(static_cast<T*>(problem.out)), outer_(problem.outer),
+        length_(problem.length), inner_(problem.inner), kernels_(selected_kernels<T>(1)),
+        workers_(workers_for(outer_ * length_ * inner_, kGrain)), block_(block_of(problem)),
+        blocks_((inner_ + block_ - 1) / block_) {}
 
   void scan() {
-    const int64_t pieces = num_pieces();
-    if (pieces == 1) return scan_slices();
-    for (int64_t slice = 0; slice < count_; ++slice) scan_pieces(slice * length_, pieces);
+    const int64_t count = outer_ * blocks_;
+    const int64_t batch = std::max<int64_t>(1, kBatch / (length_ * std::min(inner_, block_)));
+    std::vector<int> failures(static_cast<size_t>(workers_));
+    std::vector<uint8_t> flags(static_cast<size_t>(workers_ * length_));
+    run_shares(workers_, (count + batch - 1) / batch, [&](int worker, int64_t task) {
+      for (int64_t k = task * batch; k < std::min(count, (task + 1) * batch); ++k) {
+        const int64_t first = k % blocks_ * block_;
+        scan_block(k / blocks_ * length_ * inner_ + first, std::min(block_, inner_ - first),
+                   failures[static_cast<size_t>(worker)], flags.data() + worker * length_);
+      }
+    });
   }
 
  private:
-  int64_t num_states() const { return parts_ * kScanStates; }  // of a run
-  int64_t segment_size() const { return std::max<int64_t>(1, kSegment / unit_) * unit_; }
-  int64_t flag_bytes(int64_t length) const { return (length + lanes_ - 1) / lanes_; }
-  void clear_states(double* states, int64_t runs) const {
-    for (int64_t run = 0; run < runs; ++run) std::copy_n(empty_, num_states(), states + run * num_states());
+  // What a bit costs that gets lost must not be too much.
+  int64_t block_of(const Scan& problem) const {
+    const int64_t most = std::max(kLine<T>, kMostAtOnce / problem.length / kLine<T> * kLine<T>);
+    return std::min(most, columns_of_block<T>(problem, workers_));
   }
 
-  // So many that all lanes of all workers have work, none too short to pay, and their remainder not longer than one.
-  int64_t num_pieces() const {
-    const int64_t streams = 2 * workers_ * lanes_;
-    if (count_ >= streams / 2) return 1;
-    int64_t pieces = std::min(streams, length_ / (kSmallestPiece * parts_)) / lanes_ * lanes_;
-    while (pieces > lanes_ && pieces * pieces * unit_ > length_) pieces -= lanes_;
-    return pieces > 0 && pieces * pieces * unit_ <= length_ ? pieces : 1;
-  }
-
-  // Runs that start at `first`, segment by segment: what a segment loses costs no other. Needs the mode of the filter.
-  bool scan_group(int64_t first, int64_t stride, int width, int64_t length, double* states, uint8_t* flags,
-                  int64_t flag_stride) const {
-    const int64_t segment = segment_size();
-    bool failed = false;
-    for (int64_t i = 0; i < length; i += segment) {
-      const Streams<T> streams{in_ + first + i, out_ + first + i, stride, width, std::min(segment, length - i), parts_};
-      failed |= kernels_.streams(streams, states, flags + i / lanes_, flag_stride);
+  void scan_block(int64_t start, int64_t width, int& failures, uint8_t* flags) const {
+    if (length_ <= kMostAtOnce && succeeds_quickly<T>(failures, [&] {
+          return kernels_.quick_columns(in_ + start, out_ + start, length_, inner_, width);
+        })) {
+      return;
     }
-    return failed;
-  }
-
-  // Several short slices make a task. The exact sums are integers: they too may run in the mode of the filter.
-  void scan_slices() {
-    const int64_t bytes = flag_bytes(length_);
-    const int64_t groups = (count_ + lanes_ - 1) / lanes_;
-    const int64_t batch = std::max<int64_t>(1, kBatch / (lanes_ * length_));
-    std::vector<uint8_t> scratch(static_cast<size_t>(workers_ * lanes_ * bytes));
-    std::vector<double> all_states(static_cast<size_t>(workers_ * lanes_ * num_states()));
-    run_tasks(workers_, (groups + batch - 1) / batch, [&](int worker, int64_t task) {
-      const RoundingScope environment(kRoundingMode<T>);
-      uint8_t* const flags = scratch.data() + worker * lanes_ * bytes;
-      double* const states = length_ <= segment_size() ? nullptr : all_states.data() + worker * lanes_ * num_states();
-      for (int64_t group = task * batch; group < std::min(groups, (task + 1) * batch); ++group) {
-        const int64_t first = group * lanes_;
-        const int width = static_cast<int>(std::min<int64_t>(lanes_, count_ - first));
-        if (states != nullptr) clear_states(states, width);
-        if (!scan_group(first * length_, length_, width, length_, states, flags, bytes)) continue;
-        for (int k = 0; k < width; ++k) finish_slice((first + k) * length_, flags + k * bytes);
-      }
-    });
-  }
-
-  void finish_slice(int64_t start, const uint8_t* flags) const {
-    if (!any_flag(flags, flag_bytes(length_))) return;
-    PairSum pairs[kMostParts];
-    if (finish_by_pairs(pairs, start, length_, flags)) return;
-    Accumulator<T> sums[kMostParts];
-    for (int part = 0; part < parts_; ++part) sums[part].view().clear();
-    finish(sums, start, length_, flags);
-  }
-
-  // finish, where pairs of doubles hold all sums: almost as cheap as the filter, but for segments with a flag. If they do
-  // not, returns false and may have stored some.
-  bool finish_by_pairs(PairSum* sums, int64_t start, int64_t length, const uint8_t* flags) const {
-    if constexpr (std::is_same_v<T, double>) return false;  // whose filter they are
-    const RoundingScope environment(RoundingMode::kNearest);
-    for (int64_t bytes = flag_bytes(length); bytes > 0 && flags[bytes - 1] == 0; --bytes) length = (bytes - 1) * lanes_;
-    const int64_t segment = segment_size();
-    for (int64_t first = 0; first < length; first += segment) {
-      const int64_t size = std::min(segment, length - first);
-      const T* in = in_ + start + first;
-      const uint8_t* own = flags + first / lanes_;
-      if (!any_flag(own, flag_bytes(size))) {
-        kernels_.pairs(in, size, parts_, sums);
-      } else {
-        for (int64_t i = 0; i < size; ++i) {
-          PairSum& sum = sums[i % parts_];
-          sum.add(to_double(in[i]));
-          if ((own[i / lanes_] >> (i % lanes_) & 1) != 0 && !sum.round(out_ + start + first + i)) return false;
-        }
-      }
-      if (any_lost(sums)) return false;
-    }
-    return true;
-  }
-
-  bool any_lost(const PairSum* sums) const {
-    return std::any_of(sums, sums + parts_, [](const PairSum& sum) { return sum.lost != 0; });
-  }
-
-  // The flagged prefixes of `length` elements at `start`, continuing `sums`, one for each part.
-  void finish(Accumulator<T>* sums, int64_t start, int64_t length, const uint8_t* flags) const {
-    for (int part = 0; part < parts_; ++part) {
-      const int64_t count = (length - part + parts_ - 1) / parts_;
-      store_exact(sums[part], in_ + start + part, out_ + start + part, count, parts_, [&](int64_t i) {
-        const int64_t position = i * parts_ + part;
-        return (flags[position / lanes_] >> (position % lanes_) & 1) != 0;
-      });
+    for (int64_t k = 0; k < width; k += kernels_.lanes) {
+      filter(start + k, static_cast<int>(std::min<int64_t>(kernels_.lanes, width - k)), flags);
     }
   }
 
-  // One slice, in equal pieces and what remains: their sums, then the prefixes within each.
-  void scan_pieces(int64_t start, int64_t pieces) {
-    const int64_t piece = length_ / pieces / unit_ * unit_;
-    const int64_t rest = length_ - pieces * piece;
-    std::vector<double> states(static_cast<size_t>((pieces + 1) * num_states()));
-    std::vector<uint8_t> flags(static_cast<size_t>(flag_bytes(length_)));
-    std::atomic<bool> failed{false};
-    const auto state_of = [&](int64_t p) { return states.data() + p * num_states(); };
-    clear_states(states.data(), pieces + 1);
-    run_tasks(workers_, pieces, [&](int, int64_t p) {
-      const RoundingScope environment(kRoundingMode<T>);
-      kernels_.total(in_ + start + p * piece, piece, parts_, state_of(p + 1));
-    });
+  void filter(int64_t start, int width, uint8_t* flags) const {
+    const T* in = in_ + start;
+    T* out = out_ + start;
     {
       const RoundingScope environment(kRoundingMode<T>);
-      for (int64_t k = num_states(); k < (pieces + 1) * num_states(); k += kScanStates) {
-        kernels_.merge(states.data() + k, states.data() + k - num_states());
-      }
-    }
-    run_tasks(workers_, pieces / lanes_ + (rest > 0), [&](int, int64_t group) {
-      const RoundingScope environment(kRoundingMode<T>);
-      const int64_t first = group * lanes_;
-      const int64_t offset = first * piece;
-      uint8_t* const own = flags.data() + offset / lanes_;
-      const bool is_rest = first == pieces;
-      if (is_rest ? scan_group(start + offset, 0, 1, rest, state_of(first), own, 0)
-                  : scan_group(start + offset, piece, lanes_, piece, state_of(first), own, piece / lanes_)) {
-        failed.store(true, std::memory_order_relaxed);
-      }
-    });
-    if (failed.load()) finish_pieces(start, pieces, piece, flags.data());
-  }
-
-  void finish_pieces(int64_t start, int64_t pieces, int64_t piece, const uint8_t* flags) const {
-    const auto size_of = [&](int64_t p) { return p < pieces ? piece : length_ - pieces * piece; };
-    const auto flags_of = [&](int64_t p) { return flags + p * piece / lanes_; };
-    const auto has_flag = [&](int64_t p) { return any_flag(flags_of(p), flag_bytes(size_of(p))); };
-    int64_t last = pieces;
-    while (last >= 0 && !has_flag(last)) --last;
-    if (last < 0 || finish_pieces_by_pairs(start, last, piece, size_of, flags_of)) return;
-    // [last + 1, parts]: what precedes a piece
-    std::vector<Accumulator<T>> sums(static_cast<size_t>((last + 1) * parts_));
-    for (auto& sum : sums) sum.view().clear();
-    run_tasks(workers_, last, [&](int, int64_t p) {
-      for (int64_t i = 0; i < piece; ++i) {
-        const auto sum = sums[static_cast<size_t>((p + 1) * parts_ + i % parts_)].view();
-        sum.add(to_double(in_[start + p * piece + i]));
-        if (i % kMostAdds >= kMostAdds - parts_) sum.normalize();
-      }
-    });
-    for (size_t k = static_cast<size_t>(parts_); k < sums.size(); ++k) {
-      sums[k].view().normalize();
-      sums[k].view().merge(sums[k - static_cast<size_t>(parts_)].view());
-      sums[k].view().normalize();
-    }
-    run_tasks(workers_, last + 1, [&](int, int64_t p) {
-      if (has_flag(p)) finish(sums.data() + p * parts_, start + p * piece, size_of(p), flags_of(p));
-    });
-  }
-
-  // Pieces up to the last with a flag, from the sums of those before them.
-  template <class SizeOf, class FlagsOf>
-  bool finish_pieces_by_pairs(int64_t start, int64_t last, int64_t piece, SizeOf&& size_of, FlagsOf&& flags_of) const {
-    if constexpr (std::is_same_v<T, double>) return false;
-    std::vector<PairSum> sums(static_cast<size_t>((last + 1) * parts_));  // what precedes a piece
-    std::atomic<bool> held{true};
-    const auto sums_of = [&](int64_t p) { return sums.data() + p * parts_; };
-    run_tasks(workers_, last, [&](int, int64_t p) {
-      if (!held.load(std::memory_order_relaxed)) return;
-      kernels_.pairs(in_ + start + p * piece, piece, parts_, sums_of(p + 1));
-      if (any_lost(sums_of(p + 1))) held.store(false, std::memory_order_relaxed);
-    });
-    {
-      const RoundingScope environment(RoundingMode::kNearest);
-      for (size_t k = static_cast<size_t>(parts_); k < sums.size(); ++k) sums[k].merge(sums[k - static_cast<size_t>(parts_)]);
-    }
-    run_tasks(workers_, last + 1, [&](int, int64_t p) {
-      if (!held.load(std::memory_order_relaxed) || any_lost(sums_of(p))) {
-        held.store(false, std::memory_order_relaxed);
-      } else if (any_flag(flags_of(p), flag_bytes(size_of(p)))) {
-        PairSum own[kMostParts];
-        std::copy_n(sums_of(p), parts_, own);
-        if (!finish_by_pairs(own, start + p * piece, size_of(p), flags_of(p))) held.store(false, std::memory_order_relaxed);
-      }
-    });
-    return held.load();
-  }
-
-  const T* in_;
-  T* out_;
-  int64_t count_;
-  int64_t length_;
-  int parts_;
-  ScanKernels<T> kernels_;
-  int64_t lanes_;
-  int64_t unit_;
-  int workers_;
-  double empty_[kMostParts * kScanStates] = {};
-};
-
-template <class T>
-void scan_columns(const Scan& problem, const ScanKernels<T>& kernels) {
-  const int64_t groups = (problem.inner + kernels.lanes - 1) / kernels.lanes;
-  const int workers = workers_for(problem.outer * problem.length * problem.inner, kGrain);
-  std::vector<uint8_t> scratch(static_cast<size_t>(problem.length * workers));
-  run_tasks(workers, problem.outer * groups, [&](int worker, int64_t task) {
-    const int64_t first = task % groups * kernels.lanes;
-    const int64_t start = task / groups * problem.length * problem.inner + first;
-    const int width = static_cast<int>(std::min<int64_t>(kernels.lanes, problem.inner - first));
-    const T* in = static_cast<const T*>(problem.in) + start;
-    T* out = static_cast<T*>(problem.out) + start;
-    uint8_t* flags = scratch.data() + worker * problem.length;
-    {
-      const RoundingScope environment(kRoundingMode<T>);
-      if (!kernels.columns(in, out, problem.length, problem.inner, width, flags)) return;
+      if (!kernels_.columns(in, out, length_, inner_, width, flags)) return;
     }
     for (int lane = 0; lane < width; ++lane) {
       Accumulator<T> sum;
       sum.view().clear();
-      store_exact(sum, in + lane, out + lane, problem.length, problem.inner,
-                  [&](int64_t i) { return (flags[i] >> lane & 1) != 0; });
+      store_exact(sum, in + lane, out + lane, length_, inner_, [&](int64_t i) { return (flags[i] >> lane & 1) != 0; });
+    }
+  }
+
+  const T* in_;
+  T* out_;
+  int64_t outer_;
+  int64_t length_;
+  int64_t inner_;
+  ScanKernels<T> kernels_;
+  int workers_;
+  int64_t block_;
+  int64_t blocks_;
+};
+
+// One element to a prefix: only NaNs change.
+template <class T>
+void scan_single(const Scan& problem) {
+  using Bits = typename FloatFormat<T>::Bits;
+  const int64_t count = problem.outer * problem.inner;
+  const T* in = static_cast<const T*>(problem.in);
+  T* out = static_cast<T*>(problem.out);
+  parallel_for(0, count, kGrain, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const Bits bits = bits_of(in[i]);
+      const Bits magnitude = bits & static_cast<Bits>(FloatFormat<T>::kSign - 1);
+      out[i] = from_bits<T>(magnitude > FloatFormat<T>::kInfinity ? FloatFormat<T>::kQuietNaN : bits);
     }
   });
 }
 
 template <class T>
 void scan_exactly(const Scan& problem) {
-  const ScanKernels<T> kernels = selected_kernels<T>(1);
+  if (problem.length == 1) return scan_single<T>(problem);
   // Few columns do not fill vectors, and neither cut one long slice up.
-  if (problem.inner <= kMostParts && problem.inner != kernels.lanes) return Runs<T>(problem).scan();
-  scan_columns(problem, kernels);
+  if (problem.inner <= kMostParts && problem.inner != selected_kernels<T>(1).lanes) return Runs<T>(problem).scan();
+  Columns<T>(problem).scan();
+}
+
+// Each row of some columns and the sums of those before it.
+template <class T>
+void add_rows(const T* in, T* out, int64_t length, int64_t stride, int64_t width) {
+  std::copy_n(in, width, out);
+  for (int64_t i = 1; i < length; ++i) {
+    const T* const __restrict__ before = out + (i - 1) * stride;
+    const T* const __restrict__ own = in + i * stride;
+    T* const __restrict__ sums = out + i * stride;
+    for (int64_t k = 0; k < width; ++k) sums[k] = static_cast<T>(before[k] + own[k]);
+  }
 }
 
 // Unsigned, for which overflow wraps.
@@ -317,18 +136,17 @@ void scan_integers(const Scan& problem) {
     });
     return;
   }
-  constexpr int64_t kColumns = 64;
-  const int64_t groups = (problem.inner + kColumns - 1) / kColumns;
   const int workers = workers_for(problem.outer * problem.length * problem.inner, kGrain);
-  run_tasks(workers, problem.outer * groups, [&](int, int64_t task) {
-    const int64_t first = task % groups * kColumns;
-    const int64_t width = std::min(kColumns, problem.inner - first);
-    const int64_t start = task / groups * problem.length * problem.inner + first;
-    const T* in = static_cast<const T*>(problem.in) + start;
-    T* out = static_cast<T*>(problem.out) + start;
-    T sums[kColumns] = {};
-    for (int64_t i = 0; i < problem.length; ++i, in += problem.inner, out += problem.inner) {
-      for (int64_t k = 0; k < width; ++k) out[k] = sums[k] = static_cast<T>(sums[k] + in[k]);
+  const int64_t block = columns_of_block<T>(problem, workers);
+  const int64_t blocks = (problem.inner + block - 1) / block;
+  const int64_t count = problem.outer * blocks;
+  const int64_t batch = std::max<int64_t>(1, kBatch / (problem.length * std::min(problem.inner, block)));
+  run_shares(workers, (count + batch - 1) / batch, [&](int, int64_t task) {
+    for (int64_t k = task * batch; k < std::min(count, (task + 1) * batch); ++k) {
+      const int64_t first = k % blocks * block;
+      const int64_t start = k / blocks * problem.length * problem.inner + first;
+      add_rows(static_cast<const T*>(problem.in) + start, static_cast<T*>(problem.out) + start, problem.length, problem.inner,
+               std::min(block, problem.inner - first));
     }
   });
 }

@@ -5,24 +5,9 @@
 // begin with the sum of all before them. kParts sums take turns in a stream, or as many as the call says where it is 0.
 
 #include "scan_sums.inl"
-#include "scan_short.inl"
-
-// rows[r][lane] becomes rows[lane][r]. kHalf is 1 at the last of log2(kLanes) steps.
-template <int kHalf, class Vector, int... kLane>
-inline void exchange(Vector& a, Vector& b, std::integer_sequence<int, kLane...>) {
-  const Vector first = __builtin_shufflevector(a, b, ((kLane & kHalf) != 0 ? kLane - kHalf + kLanes : kLane)...);
-  b = __builtin_shufflevector(a, b, ((kLane & kHalf) != 0 ? kLane + kLanes : kLane + kHalf)...);
-  a = first;
-}
-
-template <int kHalf, class Vector>
-[[gnu::always_inline]] inline void transpose(Vector (&rows)[kLanes]) {
-#pragma GCC unroll 8
-  for (int r = 0; r < kLanes; ++r) {
-    if ((r & kHalf) == 0) exchange<kHalf>(rows[r], rows[r + kHalf], std::make_integer_sequence<int, kLanes>());
-  }
-  if constexpr (kHalf > 1) transpose<kHalf / 2>(rows);
-}
+#include "scan_tiles.inl"
+#include "scan_quick.inl"
+#include "scan_columns.inl"
 
 // One stream: the sums themselves are one chain of additions, their rounding goes by vectors. Where one is not certified
 // its neighbours are not either: they too would cost more than the exact sums that have to be formed now.
@@ -49,61 +34,6 @@ inline void scan_run(const T* in, T* out, int64_t length, int parts, double* sta
   std::copy_n(running, turn.parts() * kScanStates, state);
 }
 
-// The first `count` of kLanes elements; zeros behind them.
-template <class T>
-[[gnu::always_inline]] inline Doubles<kLanes> load_part(const T* from, int64_t count) {
-  T part[kLanes] = {};
-#if defined(__x86_64__)
-  if constexpr (kLanes == 8) {
-    const __mmask8 mask = static_cast<__mmask8>((1u << count) - 1);
-    if constexpr (sizeof(T) == 8) return (Doubles<kLanes>)_mm512_maskz_loadu_pd(mask, from);
-    if constexpr (sizeof(T) == 4) {
-      return widen<kLanes>((typename Vectors<kLanes>::Float)_mm256_maskz_loadu_ps(mask, from));
-    }
-    _mm_storeu_epi16(part, _mm_maskz_loadu_epi16(mask, from));
-    return load<kLanes>(part);
-  }
-#endif
-  std::memcpy(part, from, sizeof(T) * static_cast<size_t>(count));
-  return load<kLanes>(part);
-}
-
-template <class T, class Vector>
-[[gnu::always_inline]] inline void store_part(T* to, Vector vector, int64_t count) {
-#if defined(__x86_64__)
-  if constexpr (kLanes == 8) {
-    const __mmask8 mask = static_cast<__mmask8>((1u << count) - 1);
-    if constexpr (sizeof(T) == 8) return _mm512_mask_storeu_epi64(to, mask, (__m512i)vector);
-    if constexpr (sizeof(T) == 4) return _mm256_mask_storeu_epi32(to, mask, (__m256i)vector);
-    if constexpr (sizeof(T) == 2) return _mm_mask_storeu_epi16(to, mask, (__m128i)vector);
-  }
-#endif
-  std::memcpy(to, &vector, sizeof(T) * static_cast<size_t>(count));
-}
-
-// Streams behind the last repeat it, elements behind the end are 0: neither is stored.
-template <class T>
-[[gnu::always_inline]] inline void load_tile(const T* in, int64_t stride, int width, int64_t count,
-                                             Doubles<kLanes> (&rows)[kLanes]) {
-  const int64_t last = (width - 1) * stride;
-  if (count >= kLanes) {
-    for (int k = 0; k < kLanes; ++k) rows[k] = load<kLanes>(in + std::min(k * stride, last));
-  } else {
-    for (int k = 0; k < kLanes; ++k) rows[k] = load_part(in + std::min(k * stride, last), count);
-  }
-  transpose<kLanes / 2>(rows);
-}
-
-template <class T, class Vector>
-[[gnu::always_inline]] inline void store_tile(Vector (&rows)[kLanes], T* out, int64_t stride, int width, int64_t count) {
-  transpose<kLanes / 2>(rows);
-  if (count >= kLanes && width == kLanes) {
-    for (int k = 0; k < kLanes; ++k) store_vector(out + k * stride, rows[k]);
-  } else {
-    for (int k = 0; k < width; ++k) store_part(out + k * stride, rows[k], std::min<int64_t>(count, kLanes));
-  }
-}
-
 // Of short slices that follow each other a tile takes a line each, and each time other ones: no processor sees them coming.
 template <class T>
 [[gnu::always_inline]] inline void prefetch_next(const Streams<T>& streams, int64_t i) {
@@ -122,7 +52,6 @@ inline double* state_of(double* states, const Streams<T>& streams, int lane, int
 
 template <class T, int kParts>
 inline bool scan_interval_streams(const Streams<T>& streams, double* states, uint8_t* flags, int64_t flag_stride) {
-  using Vector = std::conditional_t<sizeof(T) == 4, typename Vectors<kLanes>::Word, typename Vectors<kLanes>::Short>;
   Turn<kParts> turn(streams.parts);
   Lanes<T, kLanes> sums[turn.kMost];
   bool failed = false;
@@ -135,16 +64,15 @@ inline bool scan_interval_streams(const Streams<T>& streams, double* states, uin
   }
   for (int64_t i = 0; i < streams.length; i += kLanes) {
     const int64_t count = streams.length - i;
-    Doubles<kLanes> rows[kLanes];
+    Elements<T> rows[kLanes];
     if (states == nullptr) prefetch_next(streams, i);
     load_tile(streams.in + i, streams.stride, streams.width, count, rows);
     for (int k = 0; k < streams.width; ++k) flags[k * flag_stride + i / kLanes] = 0;
-    Vector results[kLanes] = {};
 #pragma GCC unroll 8
     for (int r = 0; r < kLanes; ++r, ++turn) {
       if (r >= count) break;
       Lanes<T, kLanes>& sum = sums[*turn];
-      sum.add(rows[r]);
+      sum.add(widen_elements<T>(rows[r]));
       T rounded[kLanes] = {};
       if (!store_rounded<T>(sum, rounded)) [[unlikely]] {
         for (int k = 0; k < streams.width; ++k) {
@@ -153,9 +81,9 @@ inline bool scan_interval_streams(const Streams<T>& streams, double* states, uin
           failed = true;
         }
       }
-      results[r] = load_vector<Vector>(rounded);
+      rows[r] = load_vector<Elements<T>>(rounded);
     }
-    store_tile(results, streams.out + i, streams.stride, streams.width, count);
+    store_tile(rows, streams.out + i, streams.stride, streams.width, count);
   }
   for (int lane = 0; states != nullptr && lane < streams.width; ++lane) {
     for (int part = 0; part < turn.parts(); ++part) {
@@ -219,33 +147,11 @@ inline bool scan_double_streams(const Streams<double>& streams, double* states, 
 
 template <class T, int kParts>
 inline bool scan_streams(const Streams<T>& streams, double* states, uint8_t* flags, int64_t flag_stride) {
-  if (states == nullptr && scan_if_short<T, kParts>(streams)) return false;
   if constexpr (std::is_same_v<T, double>) {
     return scan_double_streams<kParts>(streams, states, flags, flag_stride);
   } else {
     return scan_interval_streams<T, kParts>(streams, states, flags, flag_stride);
   }
-}
-
-template <class T>
-inline bool scan_columns(const T* in, T* out, int64_t length, int64_t stride, int width, uint8_t* flags) {
-  if constexpr (std::is_same_v<T, double>) {
-    PairLanes sums;
-    sums.clear();
-    Ints<kLanes> lost{};
-    for (int64_t i = 0; i < length; ++i) {
-      store_part(out + i * stride, sums.add(load_part(in + i * stride, width), &lost), width);
-    }
-    if (!any<kLanes>(lost & ~static_cast<int64_t>(kSignBit))) return false;
-  }
-  Lanes<T, kLanes> sums;
-  sums.clear();
-  unsigned failed = 0;
-  for (int64_t i = 0; i < length; ++i, in += stride, out += stride) {
-    sums.add(width == kLanes ? load<kLanes>(in) : load_part(in, width));
-    failed |= flags[i] = store_sums<T>(sums, out, width);
-  }
-  return failed != 0;
 }
 
 template <class T, int kParts>
@@ -256,7 +162,9 @@ ScanKernels<T> kernels_for_parts() {
           total_of_run<T, kParts>,
           pairs_of_run<T, kParts>,
           scan_streams<T, kParts>,
-          scan_columns<T>};
+          scan_columns<T>,
+          quick_rows<T, kParts>,
+          quick_columns<T>};
 }
 
 template <class T>

@@ -15,6 +15,9 @@ inline constexpr int kScanStates = 4;
 // The most sums that may take turns in a run.
 inline constexpr int kMostParts = 15;
 
+// Columns whose sums stay in the first cache.
+inline constexpr int64_t kColumnBlock = 256;
+
 // `width` runs of `length` elements, `stride` apart. A run is contiguous and holds `parts` sums that take turns, so its
 // state is [parts, kScanStates].
 template <class T>
@@ -42,6 +45,10 @@ struct ScanKernels {
   bool (*streams)(const Streams<T>& streams, double* states, uint8_t* flags, int64_t flag_stride);
   // `width` neighbouring columns, at most `lanes`. A byte of `flags` for every row, if it returns true.
   bool (*columns)(const T* in, T* out, int64_t length, int64_t stride, int width, uint8_t* flags);
+  // `count` whole runs that follow each other, and at most kColumnBlock neighbouring columns, rounding to nearest. What they
+  // store is right if they return true and, but for float64, the inexact flag stays clear; else it is worth nothing.
+  bool (*quick_rows)(const T* in, T* out, int64_t count, int64_t length, int parts);
+  bool (*quick_columns)(const T* in, T* out, int64_t length, int64_t stride, int64_t width);
 };
 
 namespace portable {

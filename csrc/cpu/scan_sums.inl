@@ -69,6 +69,23 @@ inline void total_of_run(const T* in, int64_t length, int parts, double* state) 
   for (; i < length; ++i) add_to_state<T>(state + i % turn.parts() * kScanStates, to_double(in[i]));
 }
 
+// accumulate_two_sum, of which half the differences are fused with a product by 1: the same bits, and the units that add share
+// the work with those that multiply.
+template <int L>
+[[gnu::always_inline]] inline Doubles<L> balanced_two_sum(Doubles<L>* a, Doubles<L> b) {
+  if constexpr (L == 2) {  // without the instruction
+    return accumulate_two_sum<L>(a, b);
+  } else {
+    const Doubles<L> minus_one = broadcast<L>(-1.0);
+    const Doubles<L> total = *a + b;
+    const Doubles<L> b_part = fused<L>(*a, minus_one, total);
+    const Doubles<L> a_lost = fused<L>(total - b_part, minus_one, *a);
+    const Doubles<L> lost = a_lost + fused<L>(b_part, minus_one, b);
+    *a = total;
+    return lost;
+  }
+}
+
 // While error loses no bit, sum + error is the exact sum.
 struct PairLanes {
   Doubles<kLanes> sum;
@@ -80,8 +97,8 @@ struct PairLanes {
   }
   // Adds x and returns the sum, rounded once; `lost` collects what is lost, but for its sign.
   [[gnu::always_inline]] Doubles<kLanes> add(Doubles<kLanes> x, Ints<kLanes>* lost) {
-    const Doubles<kLanes> rest = accumulate_two_sum<kLanes>(&sum, x);
-    *lost |= (Ints<kLanes>)accumulate_two_sum<kLanes>(&error, rest);
+    const Doubles<kLanes> rest = balanced_two_sum<kLanes>(&sum, x);
+    *lost |= (Ints<kLanes>)balanced_two_sum<kLanes>(&error, rest);
     const Ints<kLanes> head = (Ints<kLanes>)sum;
     return (Doubles<kLanes>)(head == static_cast<int64_t>(kSignBit) ? head : (Ints<kLanes>)(sum + error));
   }
@@ -104,6 +121,28 @@ inline void pairs_of_run(const T* in, int64_t length, int parts, PairSum* sums) 
   for (; i < length; ++i) sums[i % turn.parts()].add(to_double(in[i]));
 }
 
+#if defined(__x86_64__)
+// Rounds to nearest even by way of float32, which has enough bits to spare: rounded to odd there, it rounds correctly the
+// second time. No flag is raised. Not for what may be a NaN.
+template <class T, int L>
+[[gnu::always_inline]] inline __m128i round_16_bits(Doubles<L> x) {
+  constexpr int kQuietly = _MM_FROUND_NO_EXC;
+  const __m256 cut = _mm512_cvt_roundpd_ps((__m512d)x, _MM_FROUND_TO_ZERO | kQuietly);
+  const Doubles<L> widened = widen<L>((typename Vectors<L>::Float)cut);
+  const __mmask8 inexact = _mm512_cmp_pd_mask((__m512d)widened, (__m512d)x, _CMP_NEQ_UQ);
+  const __m256i word = _mm256_castps_si256(cut);
+  const __m256i odd = _mm256_mask_or_epi32(word, inexact, word, _mm256_set1_epi32(1));
+  if constexpr (std::is_same_v<T, Half>) {
+    const __m512 wide = _mm512_castps256_ps512(_mm256_castsi256_ps(odd));
+    return _mm256_castsi256_si128(_mm512_cvt_roundps_ph(wide, _MM_FROUND_TO_NEAREST_INT | kQuietly));
+  } else {
+    const __m256i even = _mm256_and_si256(_mm256_srli_epi32(odd, 16), _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff));
+    return _mm256_cvtepi32_epi16(_mm256_srli_epi32(_mm256_add_epi32(odd, half), 16));
+  }
+}
+#endif
+
 // The same as store_certified, faster where both ends of all intervals are equal, as they are of almost all 16-bit data.
 template <class T, int L = kLanes>  // a parameter: what is not compiled for another L is not looked at either
 [[gnu::always_inline]] inline bool store_rounded(const Lanes<T, L>& sums, T* to) {
@@ -111,32 +150,9 @@ template <class T, int L = kLanes>  // a parameter: what is not compiled for ano
   if constexpr (L == 8 && sizeof(T) == 2) {
     const __m512d value = (__m512d)sums.high;
     if (_mm512_cmp_pd_mask(value, (__m512d)-sums.negated_low, _CMP_EQ_OQ) != 0xff) return sums.store_certified(to);
-    // Rounded to odd in float32, which has enough bits to spare for this to round correctly the second time.
-    const __m256 cut = _mm512_cvt_roundpd_ps(value, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-    const Doubles<L> widened = widen<L>((typename Vectors<L>::Float)cut);
-    const __mmask8 inexact = _mm512_cmp_pd_mask((__m512d)widened, value, _CMP_NEQ_UQ);
-    const __m256i word = _mm256_castps_si256(cut);
-    const __m256i odd = _mm256_mask_or_epi32(word, inexact, word, _mm256_set1_epi32(1));
-    if constexpr (std::is_same_v<T, Half>) {
-      store_vector(to, _mm256_cvtps_ph(_mm256_castsi256_ps(odd), _MM_FROUND_TO_NEAREST_INT));
-    } else {
-      const __m256i even = _mm256_and_si256(_mm256_srli_epi32(odd, 16), _mm256_set1_epi32(1));
-      const __m256i half = _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff));
-      store_vector(to, _mm256_cvtepi32_epi16(_mm256_srli_epi32(_mm256_add_epi32(odd, half), 16)));
-    }
+    store_vector(to, round_16_bits<T, L>(sums.high));
     return true;
   }
 #endif
   return sums.store_certified(to);
-}
-
-// Rounds the sums of `width` lanes and returns which of them could not be certified.
-template <class T>
-inline uint8_t store_sums(const Lanes<T, kLanes>& sums, T* out, int width) {
-  if (width == kLanes && store_rounded<T>(sums, out)) return 0;
-  unsigned failed = 0;
-  for (int lane = 0; lane < width; ++lane) {
-    if (!sums.certify_lane(lane, 1, out + lane)) failed |= 1u << lane;
-  }
-  return static_cast<uint8_t>(failed);
 }

@@ -85,6 +85,10 @@ def test_every_operator_is_tried():
     assert {*FORWARD, *READ} == {*reprocuda.registry} - rest
 
 
+# What a function hands on to torch, as its row says in words.
+HANDED_ON = {"logcumsumexp": ("complex64", "complex128")}
+
+
 @pytest.mark.parametrize("name", [*FORWARD, *READ])
 def test_dtypes(name):
     call = FORWARD.get(name) or READ[name]
@@ -95,7 +99,8 @@ def test_dtypes(name):
         if isinstance(ours, type):
             assert ours is torchs, (dtype, "torch takes it, or refuses it in another class")
             continue
-        takes.append(dtype)
+        if dtype not in HANDED_ON.get(name, ()):
+            takes.append(dtype)
         if not isinstance(torchs, type):  # torch has no kernel for some that ours takes
             assert torch.equal(plain(ours), plain(torchs)), dtype
     assert tuple(takes) == reprocuda.registry[name].dtypes
