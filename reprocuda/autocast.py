@@ -1,5 +1,5 @@
-"""torch's autocast rule for scatter_add and index_put: of two floating types, the wider. torch itself has it on CUDA
-only.
+"""torch's autocast rules: for scatter_add and index_put of two floating types the wider, which torch itself has on CUDA
+only; for products of matrices the narrow type of autocast.
 """
 
 from __future__ import annotations
@@ -18,3 +18,12 @@ def widest(base: Tensor, src: Tensor) -> tuple[Tensor, Tensor]:
         return base, src
     dtype = torch.promote_types(base.dtype, src.dtype)
     return base.to(dtype), src.to(dtype)
+
+
+def narrow(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All in autocast's type, where it is on; float64, as torch has it, stays."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors)

@@ -129,6 +129,22 @@ def to_front(tensor: Tensor | None, dim: int | None, size: int) -> Tensor | None
     return tensor.movedim(dim, 0) if dim is not None else tensor.unsqueeze(0).expand(size, *tensor.shape)
 
 
+class EachAlone(torch.autograd.Function):
+    """A Function that vmap applies to one slice after the other, as torch does where it has no rule."""
+
+    @classmethod
+    def vmap(cls, info, in_dims, *args):
+        if info.batch_size == 0:
+            raise RuntimeError(f"vmap of {cls.__name__}: expected a batch that is not empty")
+        results = []
+        for number in range(info.batch_size):
+            parts = (a if dim is None else a.select(dim, number) for a, dim in zip(args, in_dims, strict=True))
+            results.append(cls.apply(*parts))
+        if isinstance(results[0], tuple):
+            return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0,) * len(results[0])
+        return torch.stack(results), 0
+
+
 class Accumulate(torch.autograd.Function):
     @staticmethod
     def forward(base, src, route, alpha, *where):

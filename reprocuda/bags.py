@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import ops
-from .autograd import below_autograd, needs_autograd
+from .autograd import EachAlone, below_autograd, needs_autograd
 from .extremum import spread, taken
 
 SUM, MEAN, MAX = range(3)
@@ -138,7 +138,7 @@ def divided_by_size(weights: Tensor | None, counts: Tensor, to: Tensor, dtype: t
     return counts.reciprocal() if weights is None else weights.to(op_math(dtype)) / counts
 
 
-class Gathered(torch.autograd.Function):
+class Gathered(EachAlone):
     """`gather_sum`. With `grad_mean` the table's gradient is divided by how often each row is read."""
 
     @staticmethod
@@ -200,7 +200,7 @@ def gathered(
     return Gathered.forward(table, weights, rows, to, bounds, num_targets, mean, grad_mean)
 
 
-class RowProducts(torch.autograd.Function):
+class RowProducts(EachAlone):
     @staticmethod
     def forward(left, left_rows, right, right_rows):
         with below_autograd():
@@ -239,7 +239,7 @@ def row_products(left: Tensor, left_rows: Tensor, right: Tensor, right_rows: Ten
     return RowProducts.forward(left, left_rows, right, right_rows)
 
 
-class Largest(torch.autograd.Function):
+class Largest(EachAlone):
     """The largest of every bag, and its row. All of the gradient goes there; an empty bag's goes nowhere."""
 
     @staticmethod

@@ -172,7 +172,8 @@ _OPERATORS = (
         notes="a sparse matrix times a dense one, from either side, or another sparse one; batches (bmm), "
         "hspmm. Sums and means, and the gradients of all reductions: what is largest or smallest knows no order, and "
         "is torch's; so are integers, which strict refuses, sampled_addmm, and the gradient of a COO matrix's entries, "
-        "which torch takes from a dense product. Called directly, second derivatives for COO; no forward mode or vmap",
+        "which torch takes from a dense product. Called directly, second derivatives for COO; no forward mode; "
+        "vmap of the dense matrix only, one by one",
     ),
     Operator(
         "sparse_addmm",

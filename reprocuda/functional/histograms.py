@@ -9,12 +9,45 @@ from torch import Tensor
 
 from .. import histograms as h
 from .. import ops
-from ..autograd import below_autograd
+from ..autograd import EachAlone, below_autograd, needs_autograd
 from ..irregular import write_resized
 from ..plan import has_data
 from .support import is_integer, require_integer, require_tensor
 
 Range = Sequence[float] | None
+
+
+class _Underived(EachAlone):
+    """Counts, of which torch has no derivative: `op` says so where one is asked for; without it they are constant."""
+
+    @staticmethod
+    def forward(op: str | None, compute: Callable, *tensors: Tensor | None):
+        with below_autograd():
+            return compute(*tensors)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.op = inputs[0]
+        if ctx.op is None:
+            ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx, *_):
+        if ctx.op is None:
+            return (None,) * len(ctx.needs_input_grad)
+        raise RuntimeError(f"{ctx.op}(): derivative is not implemented, as in torch")
+
+    @staticmethod
+    def jvp(ctx, *_):
+        if ctx.op is None:
+            return None
+        raise NotImplementedError(f"{ctx.op}(): forward AD is not supported, as in torch")
+
+
+def _counted(op: str | None, compute: Callable, *tensors: Tensor | None):
+    """compute(*tensors), for transforms of torch.func too."""
+    wanted = not torch.compiler.is_compiling() and any(needs_autograd(tensor) for tensor in tensors)
+    return _Underived.apply(op, compute, *tensors) if wanted else compute(*tensors)
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
@@ -47,8 +80,12 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     require_tensor("bincount", "weights", weights)
     if torch.compiler.is_compiling():
         return ops.bincount(input, weights, minlength)
-    result = h.weighted_counts(input, weights, minlength)
-    return torch.bincount(input, weights, minlength) if result is None else result
+
+    def compute(input: Tensor, weights: Tensor) -> Tensor:
+        result = h.weighted_counts(input, weights, minlength)
+        return torch.bincount(input, weights, minlength) if result is None else result
+
+    return _counted("bincount", compute, input, weights)
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
@@ -86,14 +123,20 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         require_tensor("histc", "out", out)
     if out is not None and (out.dtype != input.dtype or out.device != input.device):
         return torch.histc(input, bins, min=min, max=max, out=out)
-    result = _around_one_value(input, bins, min) if min == max != 0 else None
-    if result is None:
-        # Integers as they are: the operator's ends are floats. It is what hides reading the range of the data.
-        traces = has_data(input) or (min != max and not input.is_floating_point())
-        result = (h.histc_counts if traces else ops.histc)(input, bins, min, max)
-    if result is None:
-        given = {} if out is None else {"out": out}
-        return torch.histc(input, bins, min=min, max=max, **given)
+    def compute(input: Tensor) -> Tensor:
+        result = _around_one_value(input, bins, min) if min == max != 0 else None
+        if result is None:
+            # Integers as they are: the operator's ends are floats. It is what hides reading the range of the data.
+            traces = has_data(input) or (min != max and not input.is_floating_point())
+            result = (h.histc_counts if traces else ops.histc)(input, bins, min, max)
+        if result is None:
+            given = {} if out is None else {"out": out}
+            return torch.histc(input, bins, min=min, max=max, **given)
+        return result
+
+    result = _counted(None, compute, input) if out is None else compute(input)
+    if result is out:
+        return out
     if out is None or not out.requires_grad:
         return result if out is None else write_resized(out, result)
     torch.autograd.graph.increment_version(out)
@@ -151,15 +194,19 @@ def histogram(
     if not (isinstance(bins, Tensor) or is_integer(bins)):
         raise TypeError(f"histogram(): argument 'bins' must be int or Tensor, not {type(bins).__name__}: {bins!r}")
     _require("histogram", input, range, weight)
-    result = None
     if out is not None and not (isinstance(out, (list, tuple)) and len(out) == 2):
         raise TypeError(f"histogram(): argument 'out' must be a tuple of two Tensors, not {type(out).__name__}")
-    if out is None or h.can_take(out, input):
+    given = {"range": tuple(range)} if range is not None else {}
+    if out is not None and not h.can_take(out, input):
+        return torch.histogram(input, bins, weight=weight, density=density, out=out, **given)
+
+    def compute(input: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         result = h.one_dimension(input, bins, range, weight, density, _by_counts(), _by_edges())
-    if result is None:
-        given = {"range": tuple(range)} if range is not None else {}
-        given |= {"out": out} if out is not None else {}
-        return torch.histogram(input, bins, weight=weight, density=density, **given)
+        if result is None:
+            result = tuple(torch.histogram(input, bins, weight=weight, density=density, **given))
+        return result
+
+    result = _counted("histogram", compute, input, weight)
     if out is not None:
         result = tuple(write_resized(*pair) for pair in zip(out, result, strict=True))
     return torch.return_types.histogram(result)

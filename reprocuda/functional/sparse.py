@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..autocast import narrow
 from ..autograd import needs_autograd
 from ..sparse.duplicates import Coalesced, adds_up
 from ..sparse.entries import COMPLEX, FLOATING, adds_to, is_ours
@@ -79,8 +80,9 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     Determinism: exact: the sums of exact products, rounded once, in any order of the entries and with duplicates; a
     mean is divided by the number of entries before that. The largest and smallest are taken of rounded products.
     Gradients of `mat2` are such sums, those of entries exact sums over the columns, rounded and then divided where the
-    result is a mean. No forward mode, no vmap; second derivatives for COO, of which torch lacks a part for CSR.
-    Autocast does not reach a direct call; compiled code leaves its graph for one.
+    result is a mean. No forward mode; second derivatives for COO, of which torch lacks a part for CSR. vmap goes
+    through the batch of `mat2` one by one. Autocast makes operands of a sum narrow, as torch's; compiled code leaves
+    its graph for one.
 
     Cost: that of an `embedding_bag` with weights; the largest and smallest take the memory of all products.
 
@@ -93,6 +95,8 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     """
     for name, tensor in ("mat1", mat1), ("mat2", mat2):
         require_tensor("sparse_mm", name, tensor)
+    if reduce == "sum":
+        mat1, mat2 = narrow(mat1, mat2)
     dtypes = FLOATING if reduce != "sum" else FLOATING + COMPLEX
     if reduce not in REDUCTIONS or not is_ours(mat1, mat2, dtypes):
         return torch.sparse.mm(mat1, mat2) if reduce == "sum" else torch.sparse.mm(mat1, mat2, reduce)
@@ -103,7 +107,7 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
         raise RuntimeError(
             f"sparse_mm(): {reduce} has no gradient for entries with equal indices; expected a coalesced mat1"
         )
-    return Product.apply(mat1, mat2, reduce)
+    return Product.apply(mat1, mat2, reduce)[0]
 
 
 @_outside_graphs
@@ -138,6 +142,7 @@ def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, 
     """
     for name, tensor in ("input", input), ("mat1", mat1), ("mat2", mat2):
         require_tensor("sparse_addmm", name, tensor)
+    input, mat1, mat2 = narrow(input, mat1, mat2)
     if not adds_to(input, mat1, mat2, beta, alpha):
         return torch.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     if not (needs_autograd(input, mat1) or needs_autograd(mat2)):

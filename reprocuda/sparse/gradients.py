@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .. import ops
 from ..alpha import conjugate, split_alpha
-from ..autograd import below_autograd
+from ..autograd import EachAlone, below_autograd
 from ..bags import divided_by_size, gathered, op_math
 from .duplicates import Coalesced
 from .entries import Entries, distinct, like
@@ -69,35 +69,41 @@ def _sums_of_products(left: Tensor, right: Tensor, to: Tensor, num_targets: int)
     return gathered(left[:, None], right, every, to, None, num_targets).view(num_targets)
 
 
-class Product(torch.autograd.Function):
+class Product(EachAlone):
     """`product`, with its derivatives."""
 
     @staticmethod
-    def forward(ctx, matrix, dense, reduce):
+    def forward(matrix, dense, reduce):
         with below_autograd():
-            result, chosen = product(matrix, dense, reduce)
-        ctx.reduce = reduce
-        ctx.save_for_backward(matrix, dense, chosen)
-        return result
+            return product(matrix, dense, reduce)
 
     @staticmethod
-    def backward(ctx, grad):
+    def setup_context(ctx, inputs, output):
+        matrix, dense, ctx.reduce = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(matrix, dense, output[1])
+
+    @staticmethod
+    def backward(ctx, grad, _):
         matrix, dense, chosen = ctx.saved_tensors
         matrix = _differentiable(matrix)
         wants_matrix, wants_dense, _ = ctx.needs_input_grad
         return *gradients(matrix, grad, dense, ctx.reduce, chosen, wants_matrix, wants_dense), None
 
 
-class AddedProduct(torch.autograd.Function):
+class AddedProduct(EachAlone):
     """`sum_with`, with its derivatives."""
 
     @staticmethod
-    def forward(ctx, base, matrix, dense, beta, alpha):
+    def forward(base, matrix, dense, beta, alpha):
         with below_autograd():
-            result = sum_with(base, matrix, dense, beta, alpha)
-        ctx.beta, ctx.alpha, ctx.base_shape = beta, alpha, base.shape
+            return sum_with(base, matrix, dense, beta, alpha)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        base, matrix, dense, ctx.beta, ctx.alpha = inputs
+        ctx.base_shape = base.shape
         ctx.save_for_backward(matrix, dense)
-        return result
 
     @staticmethod
     def backward(ctx, grad):
