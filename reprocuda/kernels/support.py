@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_range, checks
-from ..irregular import refusal, refuse_overlap, write_resized
+from ..irregular import overlaps_itself, refusal, refuse_overlap, write_resized
 from ..overrides import Slot
 
 ERRORS = (ValueError, RuntimeError)
@@ -26,6 +26,8 @@ def writes_through(functional: Callable) -> Callable:
             return NotImplemented
         refuse_overlap(out, self, *(argument for argument in args if isinstance(argument, Tensor)))
         result = functional(self, *args, **kwargs)
+        if out.shape == result.shape and overlaps_itself(out):
+            raise refusal("out=", "the written tensor overlaps itself") from None
         return write_resized(out, result)
 
     return repair

@@ -46,3 +46,28 @@ def test_nothing_is_written_where_an_index_is_out_of_range(name):
         with reprocuda.enabled(ops=ops), pytest.raises((IndexError, RuntimeError), match="7"):
             WRITES[name](namespace, torch.ones(3, 2), out)
         assert not out.any()
+
+
+ROWS, PLACES = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1])[:, None].expand(3, 3).contiguous()
+OVER = {
+    "index_add": lambda x, out: torch.index_add(x, 0, ROWS, x, out=out),
+    "scatter_add": lambda x, out: torch.scatter_add(x, 0, PLACES, x, out=out),
+    "scatter_reduce": lambda x, out: torch.scatter_reduce(x, 0, PLACES, x, "amax", out=out),
+    "index_reduce": lambda x, out: torch.index_reduce(x, 0, ROWS, x, "prod", out=out),
+    "scatter": lambda x, out: torch.scatter(x, 0, PLACES, x, out=out),
+    "index_copy": lambda x, out: torch.index_copy(x, 0, ROWS, x, out=out),
+    "cumsum": lambda x, out: torch.cumsum(x, 0, out=out),
+    "cumprod": lambda x, out: torch.cumprod(x, 0, out=out),
+    "logcumsumexp": lambda x, out: torch.logcumsumexp(x, 0, out=out),
+}
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_under_enable_too_an_out_that_overlaps_itself_is_refused(name):
+    whole, x = torch.zeros(10), torch.rand(3, 3)
+    with reprocuda.enabled():
+        with pytest.raises(RuntimeError, match="overlaps itself"):
+            OVER[name](x, whole.as_strided((3, 3), (2, 1)))
+        assert not whole.any()
+        OVER[name](x, whole.as_strided((3, 3), (3, 1)))
+        assert whole.any()
