@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from . import ops
 from .autograd import EachAlone, below_autograd, needs_autograd
+from .checks import checks
 from .extremum import spread, taken
 
 SUM, MEAN, MAX = range(3)
@@ -94,6 +95,10 @@ def make_bags(
     if offsets.shape[0] == 0 and not include_last_offset:  # no bag takes them in
         kept = torch.zeros_like(indices, dtype=torch.bool)
         return Bags(indices[:0].long(), offsets.new_zeros(1, dtype=torch.long), kept)
+    if indices.is_cuda and checks.on:
+        check_indices(indices, num_rows)
+    elif indices.is_cuda and padding_idx < 0:  # where looking would wait for the device
+        return unchecked_bags(indices, offsets, include_last_offset)
     bounds = boundaries(indices, offsets, include_last_offset)
     rows = indices.long()
     if padding_idx < 0:
@@ -134,8 +139,9 @@ def exact_factors(table: Tensor, weights: Tensor | None) -> Tensor | None:
 
 def divided_by_size(weights: Tensor | None, counts: Tensor, to: Tensor, dtype: torch.dtype) -> Tensor:
     """The weights of a mean: over the number of contributions, each rounded to the op-math dtype."""
-    counts = counts[to].to(op_math(dtype))
-    return counts.reciprocal() if weights is None else weights.to(op_math(dtype)) / counts
+    counts = counts[to].double()  # float32 does not hold what is beyond 2**24
+    quotients = counts.reciprocal() if weights is None else weights / counts
+    return quotients.to(op_math(dtype))
 
 
 class Gathered(EachAlone):
@@ -168,8 +174,7 @@ class Gathered(EachAlone):
         if ctx.needs_input_grad[1]:
             products = row_products(grad, to, table, rows)
             if ctx.mean:
-                counts = Gathered._counts(ctx, to, bounds)[to]
-                products = (products.to(op_math(grad.dtype)) / counts).to(grad.dtype)
+                products = divided_by_size(products, Gathered._counts(ctx, to, bounds), to, grad.dtype)
             weights_grad = products.to(weights.dtype)
         return table_grad, weights_grad, *[None] * 6
 
@@ -348,8 +353,6 @@ def table_gradient(
 
 def spread_maximum(grad: Tensor, argmax: Tensor, sizes: Tensor, num_rows: int) -> Tensor:
     """Every bag's gradient goes to the row that was the largest, column by column; an empty bag's nowhere."""
-    full = sizes > 0
-    if not full.all():
-        grad, argmax = grad[full], argmax[full]
-    zeros = grad.new_zeros(num_rows, grad.shape[1])
-    return ops.scatter_reduce(zeros, 0, argmax.long(), grad, "sum", False)
+    sums = grad.new_zeros(num_rows + 1, grad.shape[1])  # the last row is nowhere
+    ops.scatter_add_(sums, 0, argmax.long().masked_fill((sizes == 0).unsqueeze(1), num_rows), grad)
+    return sums[:num_rows]

@@ -44,12 +44,21 @@ def test_the_bits_of_the_cpu(how, name, padding):
 
 
 def test_no_waiting_without_padding():
-    table = torch.randn(100, 8, device="cuda")
+    """Called directly, under torch's name and compiled; the gradient neither."""
+    table = torch.randn(100, 8, device="cuda", requires_grad=True)
     indices, offsets = torch.arange(60, device="cuda"), torch.tensor([0, 10, 20], device="cuda")
-    reprocuda.embedding_bag(indices, table, offsets, mode="sum")
-    with no_synchronisation():
-        for mode in ("sum", "mean", "max"):
-            reprocuda.embedding_bag(indices, table, offsets, mode=mode)
+    seed = torch.ones(3, 8, device="cuda")
+    calls = (
+        reprocuda.embedding_bag,
+        torch.nn.functional.embedding_bag,
+        torch.compile(reprocuda.embedding_bag, backend="aot_eager", fullgraph=True),
+    )
+    with reprocuda.enabled():
+        for call in calls:
+            for mode in ("sum", "mean", "max"):
+                call(indices, table, offsets, mode=mode).backward(seed)
+                with no_synchronisation():
+                    call(indices, table, offsets, mode=mode).backward(seed)
 
 
 def test_checked_indices_raise_and_leave_the_device_alive():
