@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from . import ops
-from .autograd import accumulate, below_autograd, gather, needs_autograd, needs_operators, to_front, transforms_active
+from .autograd import (
+    accumulate,
+    below_autograd,
+    gather,
+    legacy_batched,
+    needs_autograd,
+    needs_operators,
+    to_front,
+    transforms_active,
+)
 from .checks import check_range, checks
 from .routes import ElementRoute
 
@@ -26,7 +35,12 @@ def spread(grad: Tensor, positions: Tensor, dim: int, num_rows: int) -> Tensor:
     if num_rows == 0:
         return zeros
     route, where = _at_positions(positions, dim, num_rows)
-    return accumulate(route, zeros, grad.masked_fill(positions == num_rows, 0), where)
+    values = grad.masked_fill(positions == num_rows, 0)
+    if needs_autograd(values) or legacy_batched(values):
+        return accumulate(route, zeros, values, where)
+    with below_autograd():
+        route.add_(zeros, values, where, 1)
+    return zeros
 
 
 def taken(src: Tensor, positions: Tensor, dim: int) -> Tensor:

@@ -134,5 +134,7 @@ def cases() -> list[Case]:
             for bag_size, num_bags in ((10, 10_000), (50, 4000)):
                 for backward in (False, True):
                     found.append(EmbeddingBag(num_rows, features, bag_size, num_bags, mode, backward, goals=goals))
-        found.append(EmbeddingBag(100_000, 64, 50, 4000, mode, dtype="bfloat16", goals=goals))
+        for dtype in ("bfloat16", "float64"):
+            for backward in (False, True):
+                found.append(EmbeddingBag(100_000, 64, 50, 4000, mode, backward, dtype, goals=goals))
     return found

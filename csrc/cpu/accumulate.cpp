@@ -283,6 +283,25 @@ bool is_plain_index(const ElementAccumulation& problem, const ElementKeys& keys)
          keys.src_stride() == 1 && problem.dim_size == problem.num_out;
 }
 
+// Adds in place, and what that has lost, exactly.
+template <class T>
+int64_t accumulate_thinly(const ElementAccumulation& problem, const ElementKeys& keys) {
+  const int64_t bad = keys.first_out_of_range();
+  if (bad >= 0) return bad;
+  const LostParts<T> lost = add_with_losses<T>(problem, keys, kAllWorkers);
+  if (lost.keys.empty()) return -1;
+  Accumulation rest;
+  rest.dtype = problem.dtype;
+  rest.out = problem.out;
+  rest.self = problem.out;
+  rest.src = lost.values.data();
+  rest.index = lost.keys.data();
+  rest.index_is_int64 = true;
+  rest.num_targets = problem.num_out;
+  rest.num_rows = static_cast<int64_t>(lost.keys.size());
+  return accumulate_floats<T>(rest);
+}
+
 template <class T>
 int64_t accumulate_floats(const ElementAccumulation& problem) {
   const ElementKeys keys(problem);
@@ -296,6 +315,7 @@ int64_t accumulate_floats(const ElementAccumulation& problem) {
     if (bad < 0) sum_independent_rows<T>(problem, keys, stage, max_workers);
     return bad;
   }
+  if (is_auto && stage == FirstStage::kFilter && are_scattered_thinly(problem, keys)) return accumulate_thinly<T>(problem, keys);
   switch (choice.algorithm) {
     case Algorithm::kBins:
     case Algorithm::kSmall:

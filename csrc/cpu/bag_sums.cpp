@@ -43,6 +43,7 @@ int64_t longest_bag(const BagRows& bags) {
 struct BagScratch {
   double* high;
   double* negated_low;
+  bool* undecided;    // [bags of a block]
   int32_t* flagged;   // [features]
   double* weights;    // [longest bag], where they have to be widened
   int64_t* limbs;
@@ -58,20 +59,22 @@ class BagDriver {
   void run() {
     const int64_t elements = block_bags_ * p_.features;
     double* sums = nullptr;
+    bool* undecided = nullptr;
     int32_t* flagged = nullptr;
     double* weights = nullptr;
     std::byte* limbs = nullptr;
     const bool widens = narrow_weights() != nullptr;
     const Workspace memory = lease([&](Layout& layout) {
       sums = layout.take<double>(workers_ * 2 * elements);
+      undecided = layout.take<bool>(workers_ * block_bags_);
       flagged = layout.take<int32_t>(workers_ * p_.features);
       weights = layout.take<double>(widens ? workers_ * longest_ : 0);
       limbs = layout.take<std::byte>(workers_ * kExactBytes);
     });
     const int64_t tasks = workers_ == 1 ? 1 : std::min(p_.num_bags, workers_ * kTasksPerWorker);
     run_tasks(workers_, tasks, [&](int worker, int64_t task) {
-      const BagScratch scratch{sums + worker * 2 * elements, sums + (worker * 2 + 1) * elements, flagged + worker * p_.features,
-                               weights + (widens ? worker * longest_ : 0),
+      const BagScratch scratch{sums + worker * 2 * elements, sums + (worker * 2 + 1) * elements, undecided + worker * block_bags_,
+                               flagged + worker * p_.features, weights + (widens ? worker * longest_ : 0),
                                reinterpret_cast<int64_t*>(limbs + worker * kExactBytes)};
       run_range(first_bag(task, tasks), first_bag(task + 1, tasks), scratch);
     });
@@ -115,6 +118,7 @@ class BagDriver {
       block.out = static_cast<T*>(p_.out) + first * p_.features;
       block.high = scratch.high;
       block.negated_low = scratch.negated_low;
+      block.undecided = scratch.undecided;
       bool exact = false;
       if (failures < kMostFailures) {
         clear_inexact();
@@ -122,8 +126,10 @@ class BagDriver {
         exact = !is_inexact();
         failures += exact ? 0 : 1;
       }
+      std::fill_n(block.undecided, block.num_bags, exact && block.mean);
       if (!exact) kernels_.enclose(block);
       for (int64_t bag = 0; bag < block.num_bags; ++bag) {
+        if (!block.undecided[bag]) continue;
         const int64_t left = kernels_.finish(block, bag, exact, scratch.flagged);
         if (left > 0) sum_exactly(first + bag, left, scratch);
       }

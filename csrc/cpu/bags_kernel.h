@@ -22,15 +22,18 @@ struct BagBlock {
   T* out;                      // [num_bags, features], of this block
   double* high;                // [num_bags, features]
   double* negated_low;         // [num_bags, features]
+  bool* undecided;             // [num_bags], cleared
 };
 
 inline constexpr int64_t kFewestFeatures = 8;
 
 template <class T>
 struct BagKernels {
-  // Plain sums, to `high`: the exact ones as long as no addition raises the inexact flag. Each row read once.
+  // Plain sums, the exact ones as long as no addition raises the inexact flag: rounded to `out`; those of means to `high`, for
+  // finish() to take. Each row read once.
   void (*add)(const BagBlock<T>&);
-  // Enclosing sums, to `high` and `negated_low`, in round-up mode.
+  // Enclosing sums, to `high` and `negated_low`, in round-up mode, and to `out` where they are certain. Marks the bags that are
+  // left to finish(): all of them where `mean`.
   void (*enclose)(const BagBlock<T>&);
   // Rounds and stores the sums of one bag, of which `high` is exact or both enclose, in round-up mode. Returns how many columns
   // it could not certify and left in `flagged`.

@@ -1,6 +1,8 @@
 #include "elements.h"
 
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include "cell_sets.h"
 #include "exact_scan.h"
@@ -15,6 +17,8 @@ constexpr int64_t kMostRowTargets = 1 << 14;   // cells of a row stay in the sec
 constexpr int64_t kShortRow = 12;              // elements and targets up to which cells of its own cost a row more
 constexpr int64_t kSetsBytes = int64_t{12} << 20;
 constexpr int64_t kBatch = 512;                // elements between two calls of a kernel
+constexpr int64_t kThinOutputs = 4;            // an element, from which on an output is rarely named twice
+constexpr int64_t kShortestThinRun = 8;
 
 // Cells for all outputs, one set a worker, filled batch by batch.
 template <class T>
@@ -152,6 +156,83 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
   });
 }
 
+bool are_scattered_thinly(const ElementAccumulation& problem, const ElementKeys& keys) {
+  const bool adds = problem.reduction == Reduction::kSum && problem.start() != nullptr && !problem.complex_pairs;
+  return adds && keys.key_stride() != 0 && keys.size(keys.ndim() - 1) >= kShortestThinRun &&
+         problem.num_out >= kThinOutputs * problem.num_elements;
+}
+
+namespace {
+
+// Adds `value` and tells whether that was exact; else *lost is what is missing, an element of T (Knuth, TAOCP 4.2.2), or all of
+// `value` if the sum is not finite or fp64 does not hold it.
+template <class T>
+bool add_exactly(T* sum, T value, T* lost) {
+  const double before = to_double(*sum);
+  const double added = to_double(value);
+  const TwoSum total = two_sum(before, added);
+  *lost = value;
+  if constexpr (std::is_same_v<T, double>) {
+    if (!is_finite(total.sum) || !is_finite(total.error)) return false;
+    *sum = total.sum;
+    *lost = total.error;
+    return total.error == 0;
+  } else {
+    T rounded;
+    if constexpr (std::is_same_v<T, float>) {
+      rounded = static_cast<float>(total.sum);
+    } else {
+      rounded = round_to<T>(total.sum);
+    }
+    const double kept = to_double(rounded);
+    if (total.error != 0 || !is_finite(kept)) return false;
+    *sum = rounded;
+    if (kept == total.sum) return true;
+    *lost = round_to<T>(total.sum - kept);
+    return false;
+  }
+}
+
+}  // namespace
+
+template <class T>
+LostParts<T> add_with_losses(const ElementAccumulation& problem, const ElementKeys& keys, int max_workers) {
+  const int64_t length = keys.size(keys.ndim() - 1);
+  const int64_t most = std::min<int64_t>(max_workers, length / kShortestThinRun);
+  const int workers = static_cast<int>(std::clamp<int64_t>(workers_for(problem.num_elements, kElementsPerWorker), 1, most));
+  fill_untouched(problem.out, problem.self, problem.num_out * element_size(problem.dtype));
+  T* const out = static_cast<T*>(problem.out);
+  const T* const src = static_cast<const T*>(problem.src);
+  std::vector<LostParts<T>> lost(workers);
+  for (int part = 0; part < workers; ++part) {  // no allocation inside the parallel region
+    const int64_t share = problem.num_elements / length * (part_begin(length, workers, part + 1) - part_begin(length, workers, part));
+    lost[part].keys.reserve(share);
+    lost[part].values.reserve(share);
+  }
+  // Each takes a part of every run, so that no two write one output.
+  keys.with_index([&](auto* index) {
+    run_tasks(workers, workers, [&](int, int64_t part) {
+      const int64_t begin = part_begin(length, workers, part);
+      const int64_t end = part_begin(length, workers, part + 1);
+      keys.for_each_run(0, problem.num_elements, [&](const ElementKeys::Run& run) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t at = index[run.index + i * keys.index_stride()];
+          const int64_t key = run.key + i * keys.key_stride() + at * keys.index_scale();
+          T missing;
+          if (add_exactly(out + key, src[run.src + i * keys.src_stride()], &missing)) continue;
+          lost[part].keys.push_back(key);
+          lost[part].values.push_back(missing);
+        }
+      });
+    });
+  });
+  for (int other = 1; other < workers; ++other) {
+    lost[0].keys.insert(lost[0].keys.end(), lost[other].keys.begin(), lost[other].keys.end());
+    lost[0].values.insert(lost[0].values.end(), lost[other].values.begin(), lost[other].values.end());
+  }
+  return std::move(lost[0]);
+}
+
 template <class T>
 int64_t sum_elements_in_bins(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers) {
   return ElementBins<T>(problem, keys, first_stage, max_workers).run();
@@ -161,9 +242,13 @@ template void sum_independent_rows<float>(const ElementAccumulation&, const Elem
 template void sum_independent_rows<double>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
 template void sum_independent_rows<Half>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
 template void sum_independent_rows<BFloat16>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template LostParts<float> add_with_losses<float>(const ElementAccumulation&, const ElementKeys&, int);
 template int64_t sum_elements_in_bins<float>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template LostParts<double> add_with_losses<double>(const ElementAccumulation&, const ElementKeys&, int);
 template int64_t sum_elements_in_bins<double>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template LostParts<Half> add_with_losses<Half>(const ElementAccumulation&, const ElementKeys&, int);
 template int64_t sum_elements_in_bins<Half>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
+template LostParts<BFloat16> add_with_losses<BFloat16>(const ElementAccumulation&, const ElementKeys&, int);
 template int64_t sum_elements_in_bins<BFloat16>(const ElementAccumulation&, const ElementKeys&, FirstStage, int);
 
 }  // namespace reprocuda::cpu

@@ -104,10 +104,11 @@ def embedding_bag(
         return native(weight)
     padding = -1 if padding_idx is None else padding_idx % num_rows
     if offsets is None:
-        offsets = torch.arange(0, input.numel(), max(input.shape[1], 1), device=input.device)
         if input.shape[1] == 0:
-            offsets = torch.zeros(input.shape[0], dtype=torch.long, device=input.device)
-        include_last_offset = False
+            offsets = torch.zeros(input.shape[0] + 1, dtype=torch.long, device=input.device)
+        else:
+            offsets = torch.arange(0, input.numel() + 1, input.shape[1], device=input.device)
+        include_last_offset = True
     indices = input.reshape(-1)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     if autograd.needs_operators("embedding_bag"):
