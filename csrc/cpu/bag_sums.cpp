@@ -4,7 +4,9 @@
 // these leave open, exactly. A block fits in the first-level cache.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "../numerics/interval.h"
 #include "accumulate.h"
 #include "bags.h"
 #include "bags_kernel.h"
@@ -102,6 +104,11 @@ class BagDriver {
 
   void run_range(int64_t begin, int64_t end, const BagScratch& scratch) const {
     const RoundingScope scope(RoundingMode::kUpward);
+    if (p_.features < kFewestFeatures) {
+      return with_columns(std::make_integer_sequence<int, kFewestFeatures - 1>{}, [&](auto columns) {
+        enclose_narrow<decltype(columns)::value>(begin, end, scratch);
+      });
+    }
     // Products of 24-bit numbers fill fp64 alone.
     int failures = std::is_same_v<T, float> && p_.weights != nullptr ? kMostFailures : 0;
     for (int64_t first = begin; first < end; first += block_bags_) {
@@ -133,6 +140,53 @@ class BagDriver {
         const int64_t left = kernels_.finish(block, bag, exact, scratch.flagged);
         if (left > 0) sum_exactly(first + bag, left, scratch);
       }
+    }
+  }
+
+  // Calls run with p_.features as a constant.
+  template <int... kCounts, class Run>
+  void with_columns(std::integer_sequence<int, kCounts...>, Run&& run) const {
+    (void)((p_.features == kCounts + 1 && (run(std::integral_constant<int, kCounts + 1>{}), true)) || ...);
+  }
+
+  // Rows narrower than the vectors: enclosed and rounded bag by bag, in round-up mode.
+  template <int kColumns>
+  void enclose_narrow(int64_t begin, int64_t end, const BagScratch& scratch) const {
+    constexpr int64_t kRowsAhead = 16;  // fetched before they are read
+    const T* const table = static_cast<const T*>(p_.table);
+    const T* const narrow = narrow_weights();
+    const double* const wide = wide_weights();
+    for (int64_t bag = begin; bag < end; ++bag) {
+      const int64_t first = p_.offsets[bag];
+      const int64_t last = p_.offsets[bag + 1];
+      const double start = first == last ? 0.0 : -0.0;
+      double high[kColumns];
+      double negated_low[kColumns];
+      for (int c = 0; c < kColumns; ++c) high[c] = negated_low[c] = start;
+      for (int64_t position = first; position < last; ++position) {
+        __builtin_prefetch(table + p_.rows[std::min(position + kRowsAhead, p_.num_rows - 1)] * kColumns);
+        const T* const row = table + p_.rows[position] * kColumns;
+        const double weight = narrow != nullptr ? to_double(narrow[position]) : wide != nullptr ? wide[position] : 1.0;
+        for (int c = 0; c < kColumns; ++c) {
+          const double product = weight * to_double(row[c]);  // exact
+          high[c] += product;
+          negated_low[c] -= product;
+        }
+      }
+      T* const out = static_cast<T*>(p_.out) + bag * kColumns;
+      int64_t left = 0;
+      for (int c = 0; c < kColumns; ++c) {
+        const bool divides = p_.mean && last > first;
+        T result;
+        const bool certain = divides ? certify_mean(-negated_low[c], high[c], last - first, &result)
+                                     : certify(-negated_low[c], high[c], &result);
+        if (certain) {
+          out[c] = result;
+        } else {
+          scratch.flagged[left++] = c;
+        }
+      }
+      if (left > 0) sum_exactly(bag, left, scratch);
     }
   }
 
@@ -169,7 +223,7 @@ class BagDriver {
   int64_t block_bags_;
 };
 
-// Anything: few columns, fp64, a bag that only all threads together finish soon.
+// Anything: fp64, a bag that only all threads together finish soon.
 void sum_as_rows(const BagSum& problem) {
   const Plan plan{problem.rows, problem.offsets};
   Accumulation rows;
@@ -210,7 +264,7 @@ void bag_sum(const BagSum& problem) {
   const int workers = workers_for((problem.num_rows + problem.num_bags) * problem.features, kElementsPerWorker);
   const int64_t longest = longest_bag(problem);
   const bool even = workers == 1 || longest <= problem.num_rows / (2 * workers);
-  if (problem.dtype == Dtype::kFloat64 || problem.features < kFewestFeatures || !even || forced_first_stage() != FirstStage::kFilter) {
+  if (problem.dtype == Dtype::kFloat64 || !even || forced_first_stage() != FirstStage::kFilter) {
     return sum_as_rows(problem);
   }
   prefer_huge_pages(problem.out, problem.num_bags * problem.features * element_size(problem.dtype));

@@ -11,7 +11,7 @@ namespace reprocuda::cpu {
 template <class T>
 struct BagBlock {
   const T* table;              // [?, features]
-  int64_t features;            // at least kFewestFeatures
+  int64_t features;            // at least kFewestFeatures: narrower rows need no vectors
   const int64_t* rows;         // [num_rows] the table's rows, bag by bag
   int64_t num_rows;            // of all bags
   const int64_t* offsets;      // [num_bags + 1], of this block
