@@ -26,7 +26,9 @@ below_autograd = torch._C._AutoDispatchBelowAutograd
 
 
 def refuse_inference_update(target: Tensor) -> None:
-    """Raises torch's error for writing into an inference tensor outside inference mode."""
+    """Raises torch's error for writing into an inference tensor outside inference mode; compiled code cannot ask."""
+    if torch.compiler.is_compiling():
+        return
     if target.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.")
 

@@ -83,7 +83,7 @@ def cure_of(operator: str) -> str:
     """What to do about an operator that torch's message names."""
     base = re.sub(r"_(cuda|cpu)\w*|_kernel|_out|_$", "", operator)
     ours = replacing(base) or registry.get(base)
-    if ours is not None and ("cuda" in ours.devices or "cuda" not in operator):
+    if ours is not None and ("cuda" in ours.replaces_on(base) or "cuda" not in operator):
         return f"reprocuda.enable({ours.name!r}) covers it: it is exact, and raises nothing"
     return (
         "torch has no deterministic form of it and reprocuda none either. Write it with other operators, run that call "

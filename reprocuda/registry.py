@@ -58,6 +58,11 @@ class Operator:
         """The kinds of devices on which it holds its tier."""
         return self.on or tuple(self.overrides[0].keys if self.overrides else DEVICES)
 
+    def replaces_on(self, overload: str) -> tuple[str, ...]:
+        """The kinds of devices on which it replaces an aten overload, or another form of that."""
+        found = (override.keys for override in self.overrides if _base(override.overload) == _base(overload))
+        return tuple(next(found, ()))
+
 
 _STEPS = "exact sums, every other step rounded once, so any order of the elements gives the same bits"
 _FORMS = (("scatter", ""), ("segment", "_coo"), ("segment", "_csr"))

@@ -12,7 +12,7 @@ def operator(name: str) -> str:
     plain = name.removeprefix("aten::")
     ours = replacing(plain, sparse=True)
     if ours is not None:
-        where = "" if "cuda" in ours.devices else " on the CPU"
+        where = "" if "cuda" in ours.replaces_on(plain) else " on the CPU"
         return f"reprocuda.enable() covers it{where}: {ours.name} then gives the exact sum, rounded once, in every run"
     if not name.startswith("aten::"):
         return (

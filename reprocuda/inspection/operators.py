@@ -82,7 +82,8 @@ def table() -> dict[str, tuple[Entry, ...]]:
 
     for operator in registry.values():
         summed = "its gradient depends" if operator.part == "backward" else "its result depends"
-        for name in operator.replaces if operator.overrides and "cuda" in operator.devices else ():
+        on_cuda = any("cuda" in override.keys for override in operator.overrides)
+        for name in operator.replaces if on_cuda else ():
             add(name, Entry(COVERED, f"on CUDA {summed} on the order in which threads write"))
     for status, items in zip((NATIVE, RAISES), torch_lists(), strict=True):
         for item in items:

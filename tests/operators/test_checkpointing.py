@@ -41,7 +41,6 @@ def test_gradients_are_those_without_it(name):
         x = torch.tensor([[1, 0], [1, 1], [0, 1]])
     results = CALLS[name](x, src), checkpoint(CALLS[name], x, src, use_reentrant=False)
     assert_same_bits(*(result.detach() for result in results))
-    assert results[0].requires_grad != (name in COUNTING)
     if name not in COUNTING:
         seed = torch.arange(1.0, results[0].numel() + 1).view(results[0].shape)
         plain, again = (torch.autograd.grad(result, (x, src), seed, allow_unused=True) for result in results)
