@@ -6,6 +6,7 @@
 #include "../numerics/ordered.h"
 #include "extremum_cells.h"
 #include "extremum_kernel.h"
+#include "extremum_partition.h"
 #include "isa.h"
 #include "parallel.h"
 #include "plan.h"
@@ -16,9 +17,7 @@ namespace {
 
 constexpr int64_t kBytesPerWorker = 1 << 17;  // below this waking a second thread costs more than it saves
 constexpr int64_t kWide = 8;                  // columns that pay for grouping
-constexpr int64_t kBlock = 1024;              // rows or outputs between two calls of a kernel
 constexpr int64_t kManyRows = 8;              // for each target, from which on most rows change nothing
-constexpr int64_t kPrivateBytes = 1 << 20;    // of cells that every worker can have for itself
 
 struct Range {
   int64_t begin;
@@ -52,7 +51,7 @@ class Solver {
       });
     }
     for (int64_t o = 0; o < p_.outer; ++o) {
-      if (outputs * static_cast<int64_t>(Cells::bytes_each()) <= kPrivateBytes) {
+      if (outputs * static_cast<int64_t>(Cells::bytes_each()) <= kPrivateExtremumBytes) {
         cut_rows<Cells>(o, workers);
       } else {
         const bool by_columns = p_.inner >= kWide * workers;
@@ -115,25 +114,13 @@ class Solver {
 
   template <class Cells>
   void finish(const Cells& cells, int64_t first, int64_t begin, int64_t end) const {
-    if constexpr (std::is_same_v<Cells, PackedCells> && kPacks) return finish_packed(cells, first, begin, end);
+    if constexpr (std::is_same_v<Cells, PackedCells> && kPacks) return finish_packed<Order>(p_, cells, first, begin, end);
     for (int64_t i = begin; i < end; ++i) {
       if (cells.none(i)) {
         keep(first + i);
       } else {
         write(first + i, static_cast<Key>(cells.key(i)), cells.row(i));
       }
-    }
-  }
-
-  // Without a branch on who wins, which is as good as random.
-  void finish_packed(const PackedCells& cells, int64_t first, int64_t begin, int64_t end) const {
-    uint64_t packed[kBlock];  // the cells may lie where the positions go
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t count = std::min(kBlock, end - at);
-      const int64_t to = first + at;
-      std::copy_n(cells.cells + at, count, packed);
-      const Bits* const self = p_.self == nullptr ? nullptr : static_cast<const Bits*>(p_.self) + to;
-      unpack_extrema(PackedExtrema<Order>{packed, self, static_cast<Bits*>(p_.out) + to, p_.arg + to, count, p_.num_rows, p_.largest});
     }
   }
 
@@ -197,9 +184,9 @@ class Solver {
     const Index* const all = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
     uint64_t* const cells = to.cells;
     const bool rarely = p_.num_rows >= kManyRows * p_.num_targets;
-    uint64_t packed[kBlock];
-    for (int64_t begin = rows.begin; begin < rows.end; begin += kBlock) {
-      const int64_t count = std::min(kBlock, rows.end - begin);
+    uint64_t packed[kExtremumBlock];
+    for (int64_t begin = rows.begin; begin < rows.end; begin += kExtremumBlock) {
+      const int64_t count = std::min(kExtremumBlock, rows.end - begin);
       const Index* const index = all + begin;
       pack_extrema<Order>(source(o, begin), count, p_.largest, begin, packed);
       if (rarely) {
@@ -220,9 +207,9 @@ class Solver {
     const bool largest = p_.largest;
     const int64_t first = targets.begin;
     const int64_t width = targets.end - first;
-    int32_t mine[kBlock];
-    for (int64_t begin = rows.begin; begin < rows.end; begin += kBlock) {
-      const int64_t size = std::min(kBlock, rows.end - begin);
+    int32_t mine[kExtremumBlock];
+    for (int64_t begin = rows.begin; begin < rows.end; begin += kExtremumBlock) {
+      const int64_t size = std::min(kExtremumBlock, rows.end - begin);
       const Index* const index = all + begin;
       const Bits* const from = source(o, begin);
       int64_t count = 0;
@@ -337,6 +324,8 @@ void solve(const Extremum& problem) {
     return solver.template run_grouped<int64_t>(workers);
   }
   if constexpr (sizeof(typename Order::Key) <= 4) {
+    const PartitionedExtremum<Order, Index> column(problem, workers);
+    if (column.serves()) return column.run();
     if (problem.num_rows < PackedCells::kMaxRows) return solver.template run<PackedCells>(workers);
   }
   solver.template run<WideCells>(workers);
