@@ -12,11 +12,7 @@ import torch
 from torch import Tensor
 
 from . import ops
-from .autograd import transforms_active
-
-
-def _to_front(tensor: Tensor, in_dim: int | None, size: int) -> Tensor:
-    return tensor.expand(size, *tensor.shape) if in_dim is None else tensor.movedim(in_dim, 0)
+from .autograd import to_front, transforms_active
 
 
 def _total(sums: Callable, x: Tensor, dim: int) -> Tensor:
@@ -218,7 +214,7 @@ class _Shares(torch.autograd.Function):
     @staticmethod
     def vmap(info, in_dims, weights, input, output, dim, transposed):
         tensors = (
-            _to_front(tensor, where, info.batch_size)
+            to_front(tensor, where, info.batch_size)
             for tensor, where in zip((weights, input, output), in_dims[:3], strict=True)
         )
         return _Shares.apply(*tensors, dim + 1, transposed), 0

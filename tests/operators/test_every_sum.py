@@ -114,35 +114,20 @@ def assert_right(name, kind, call, right):
     return got.size
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("operator", SUMS)
-def test_sums(operator, dtype):
-    if dtype not in WIDE_ONLY.get(operator, DTYPES):
-        return
-    outputs = 0
-    for kind in KINDS:
-        values, _, index, right = problem(dtype, kind)
-        outputs += assert_right(dtype, kind, SUMS[operator](values, index), right["sum"])
-    assert outputs >= 5000
+CALLS = {
+    **{("sum", name): lambda v, w, i, call=call: call(v, i) for name, call in SUMS.items()},
+    **{("mean", name): lambda v, w, i, call=call: call(v, i) for name, call in MEANS.items()},
+    **{("weighted", name): call for name, call in WEIGHTED.items()},
+}
+CASES = [(*case, dtype) for case in CALLS for dtype in WIDE_ONLY.get(case[1], DTYPES)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("operator", MEANS)
-def test_means(operator, dtype):
-    outputs = 0
-    for kind in KINDS:
-        values, _, index, right = problem(dtype, kind)
-        outputs += assert_right(dtype, kind, MEANS[operator](values, index), right["mean"])
-    assert outputs >= 5000
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("operator", WEIGHTED)
-def test_weighted_sums(operator, dtype):
+@pytest.mark.parametrize("way, operator, dtype", CASES)
+def test_sums_and_means(way, operator, dtype):
     outputs = 0
     for kind in KINDS:
         values, weights, index, right = problem(dtype, kind)
-        outputs += assert_right(dtype, kind, WEIGHTED[operator](values, weights, index), right["weighted"])
+        outputs += assert_right(dtype, kind, CALLS[way, operator](values, weights, index), right[way])
     assert outputs >= 5000
 
 
