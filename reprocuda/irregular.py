@@ -96,8 +96,17 @@ def overlaps_itself(tensor: Tensor) -> bool:
     hint = torch._debug_has_internal_overlap(tensor)
     if hint != 2:
         return hint == 1
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    places = torch.arange(extent).as_strided(tensor.shape, tensor.stride())
+    steps = sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
+    reach = 1 + sum((size - 1) * stride for stride, size in steps)
+    # A dimension that steps over all that the smaller reach has no part in it; slicing and permuting make no others.
+    while steps:
+        stride, size = steps[-1]
+        if stride < reach - (size - 1) * stride:
+            break
+        reach -= (size - 1) * stride
+        steps.pop()
+    sizes = [size for _, size in steps]
+    places = torch.arange(reach, device="cpu").as_strided(sizes, [stride for stride, _ in steps])
     return places.unique().numel() != places.numel()
 
 

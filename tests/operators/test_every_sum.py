@@ -24,7 +24,13 @@ def problem(name, kind):
     values, weights = (make(kind, (NUM_ROWS,), DTYPES[name], generator) for _ in range(2))
     counts = np.maximum(np.bincount(index.numpy(), minlength=NUM_TARGETS), 1)
     exact = functools.partial(oracle.exact_segment_sums, to_numpy_bits(values), index.numpy(), NUM_TARGETS, name)
-    right = {"sum": exact(), "mean": exact(divisor=counts), "weighted": exact(weights=weights.double().numpy())}
+    zeros = np.zeros(NUM_TARGETS, oracle.FORMATS[name].bits)
+    right = {
+        "sum": exact(),
+        "sum from 0": exact(initial=zeros),
+        "mean": exact(divisor=counts),
+        "weighted": exact(weights=weights.double().numpy()),
+    }
     return values, weights, index, right
 
 
@@ -50,6 +56,11 @@ def matrix(index, entries):
     return torch.sparse_coo_tensor(indices, entries, (NUM_TARGETS, NUM_ROWS), check_invariants=False)
 
 
+def spread(vector):
+    """A coalesced sparse vector as a dense one, into which nothing is added: that would make +0 of -0."""
+    return torch.zeros(NUM_TARGETS, dtype=vector.dtype).index_copy(0, vector.indices()[0], vector.values())
+
+
 def nothing(values):
     """A base that adds nothing, not even to a sum of negative zeros."""
     return torch.full((NUM_TARGETS,), -0.0, dtype=values.dtype)
@@ -67,9 +78,9 @@ SUMS = {
     "scatter.scatter_sum": lambda v, i: scatter.scatter_sum(v, i, dim_size=NUM_TARGETS),
     "scatter.segment_sum_coo": lambda v, i: scatter.segment_sum_coo(v, i, dim_size=NUM_TARGETS),
     "scatter.segment_sum_csr": lambda v, i: scatter.segment_sum_csr(v, edges_of(i)),
-    "coalesce": lambda v, i: r.coalesce(
-        torch.sparse_coo_tensor(i[None], v, (NUM_TARGETS,), check_invariants=False)
-    ).to_dense(),
+    "coalesce": lambda v, i: spread(
+        r.coalesce(torch.sparse_coo_tensor(i[None], v, (NUM_TARGETS,), check_invariants=False))
+    ),
     "embedding_bag": lambda v, i: bags(v, i, mode="sum"),
     "sparse_mm": lambda v, i: r.sparse_mm(matrix(i, v), torch.ones(NUM_ROWS, 1, dtype=v.dtype))[:, 0],
     "sparse_addmm": lambda v, i: r.sparse_addmm(
@@ -101,17 +112,25 @@ WEIGHTED = {
     "sparse_addmm": lambda v, w, i: r.sparse_addmm(nothing(v)[:, None], matrix(i, w), v[:, None])[:, 0],
 }
 WIDE_ONLY = {"histogram": ("float32", "float64"), "bincount": ("float32", "float64")}
+# Whose sums start from zeros of their own, which are contributions: +0.
+FROM_ZEROS = {"segment_reduce", "scatter.scatter_sum", "scatter.segment_sum_coo", "scatter.segment_sum_csr"}
+FROM_ZEROS |= {"index_select", "gather", "take", "take_along_dim", "index", "repeat_interleave"}
+FROM_ZEROS |= {"scatter.gather_coo", "scatter.gather_csr"}
+# Which add to `nothing`, and so keep it where no value goes.
+ADDING = {"index_add", "scatter_add", "index_put", "put", "scatter_reduce", "index_reduce", "sparse_addmm"}
 
 
-def assert_right(name, kind, call, right):
-    """But for the sign of zeros, where an operator starts from zeros of its own, and targets without a value."""
-    index = problem(name, kind)[2]
-    got, want = to_numpy_bits(call), right.copy()
-    form, full = oracle.FORMATS[name], np.bincount(index.numpy(), minlength=NUM_TARGETS) > 0
-    got, want = got[full], want[full]
-    differ = (got != want) & ~((want == form.sign) & (got == 0))
-    assert not differ.any(), (kind, got[differ][:3], want[differ][:3])
-    return got.size
+def expected(way, operator, dtype, kind):
+    """The bits of all targets."""
+    _, _, index, right = problem(dtype, kind)
+    want = right["sum from 0" if way == "sum" and operator in FROM_ZEROS else way].copy()
+    form, is_empty = oracle.FORMATS[dtype], np.bincount(index.numpy(), minlength=NUM_TARGETS) == 0
+    assert is_empty.any()
+    if operator in ADDING:
+        want[is_empty] = form.sign
+    elif (way, operator) == ("mean", "segment_reduce"):
+        want[is_empty] = form.nan
+    return want
 
 
 CALLS = {
@@ -126,8 +145,12 @@ CASES = [(*case, dtype) for case in CALLS for dtype in WIDE_ONLY.get(case[1], DT
 def test_sums_and_means(way, operator, dtype):
     outputs = 0
     for kind in KINDS:
-        values, weights, index, right = problem(dtype, kind)
-        outputs += assert_right(dtype, kind, CALLS[way, operator](values, weights, index), right[way])
+        values, weights, index, _ = problem(dtype, kind)
+        got = to_numpy_bits(CALLS[way, operator](values, weights, index))
+        want = expected(way, operator, dtype, kind)
+        differ = got != want
+        assert not differ.any(), (kind, got[differ][:3], want[differ][:3])
+        outputs += got.size
     assert outputs >= 5000
 
 

@@ -4,6 +4,27 @@ import pytest
 import torch
 
 import reprocuda
+from reprocuda.irregular import overlaps_itself
+
+
+def test_which_views_overlap_themselves():
+    whole = torch.arange(85)
+    generator = torch.Generator().manual_seed(0)
+    found = {True: 0, False: 0}
+    for _ in range(2000):
+        sizes, strides = torch.randint(1, 4, (2, 3), generator=generator).tolist()
+        strides = [stride * factor for stride, factor in zip(strides, (9, 4, 1), strict=True)]
+        view = whole.as_strided(sizes, strides)
+        assert overlaps_itself(view) == (view.unique().numel() < view.numel()), (sizes, strides)
+        found[overlaps_itself(view)] += 1
+    assert min(found.values()) > 100
+
+
+def test_slices_of_what_no_memory_holds_are_told_apart_by_their_strides():
+    columns = torch.empty(1 << 30, 1 << 30, device="meta")[:, ::2]
+    with torch.device("meta"):
+        assert not overlaps_itself(columns) and not overlaps_itself(columns.t()[::3])
+        assert not overlaps_itself(torch.zeros(12, device="cpu").as_strided((3, 3), (2, 3)))
 
 
 def test_an_out_that_overlaps_itself_is_refused():
