@@ -6,7 +6,8 @@ import sys
 
 import torch
 
-Alpha = bool | int | float | complex
+Number = bool | int | float | complex
+Alpha = Number
 
 LARGEST_EXACT = 2**53  # of the integers that float64 holds one after the other
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1

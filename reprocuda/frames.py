@@ -8,6 +8,7 @@ of an installed package stands in.
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 from types import FrameType
 
@@ -35,6 +36,18 @@ def classify(frame: FrameType) -> int:
     if name.startswith(_OWN):
         return FOREIGN
     return _classify_path(os.path.abspath(name))
+
+
+def caller_level() -> int:
+    """`stacklevel` for a warning of the function that calls this: that of the innermost frame that is not ours, torch's
+    or Python's. Compiled code cannot look.
+    """
+    if torch.compiler.is_compiling():
+        return 1
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and classify(frame) == FOREIGN:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def is_users_file(name: str) -> bool:

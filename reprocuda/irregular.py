@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .frames import caller_level
+
 
 def _tensors(arguments: tuple) -> list[Tensor]:
     parts = [part for a in arguments for part in (a if isinstance(a, (list, tuple)) else (a,))]
@@ -140,7 +142,7 @@ def write_resized(out: Tensor, result: Tensor) -> Tensor:
                 f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
                 f"match the required output shape {list(result.shape)}. torch deprecates this: resize it to zero "
                 "elements first, with out.resize_(0)",
-                stacklevel=4,
+                stacklevel=caller_level(),
             )
         out.resize_(result.shape)
     return out.copy_(result)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .signatures import KINDS, Kind, typed
+
 
 def has_data(tensor: Tensor) -> bool:
     """Whether its entries may be read: not in code being compiled, nor of tensors that have a shape only."""
@@ -55,6 +57,7 @@ class SegmentPlan:
     shape: torch.Size
 
     @classmethod
+    @typed
     def from_index(cls, index: Tensor, num_segments: int) -> SegmentPlan:
         """Groups the rows of an index in any order.
 
@@ -84,6 +87,7 @@ class SegmentPlan:
         return plan
 
     @classmethod
+    @typed
     def from_offsets(cls, offsets: Tensor, *, num_rows: int | None = None) -> SegmentPlan:
         """Rows that are grouped already, as in a CSR matrix: segment s has the rows offsets[s] to offsets[s + 1] - 1.
 
@@ -111,6 +115,7 @@ class SegmentPlan:
         return cls(None, offsets, rows, torch.Size([rows]))
 
     @classmethod
+    @typed
     def from_sorted(cls, index: Tensor, num_segments: int) -> SegmentPlan:
         """Groups the rows of an index that rises already: one binary search a segment, no sort.
 
@@ -153,3 +158,6 @@ class SegmentPlan:
         if self.permutation is None:
             return grouped
         return torch.empty_like(grouped).index_copy_(0, self.permutation, grouped)
+
+
+KINDS["SegmentPlan"] = Kind("SegmentPlan", frozenset((SegmentPlan,)))

@@ -17,8 +17,10 @@ from .lookup import LookupRoute, without_padding
 from .plan import SegmentPlan
 from .points import PointRoute, normalize_indices, on_device_of
 from .routes import ElementRoute, PlanRoute, RowRoute
+from .signatures import typed
 
 
+@typed
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """The elements of `input` that `index` names along `dim`: torch.gather, with an exact gradient.
 
@@ -53,6 +55,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     return autograd.gather(ElementRoute(wrap_dim(dim, input.dim())), input, (index,))
 
 
+@typed
 def index_select(input: Tensor, dim: int, index: Tensor | SegmentPlan, *, out: Tensor | None = None) -> Tensor:
     """The rows of `input` that `index` names along `dim`: torch.index_select, with an exact gradient.
 
@@ -93,6 +96,7 @@ def index_select(input: Tensor, dim: int, index: Tensor | SegmentPlan, *, out: T
     )
 
 
+@typed
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The elements of `input` at `indices` along `dim`, the other dimensions broadcast: torch.take_along_dim.
 
@@ -131,6 +135,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     return index(input, [indices if d == dim else _own_position(input, d, shape) for d in range(input.dim())])
 
 
+@typed
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements of `input`, seen as a vector, that `index` names: torch.take, with an exact gradient.
 
@@ -178,6 +183,7 @@ def expand_with_exact_gradient(input: Tensor, shape: Sequence[int]) -> Tensor:
     return index(input, [_own_position(input, dim, list(shape)) for dim in range(len(shape))])
 
 
+@typed
 def index(input: Tensor, indices: Tensor | Sequence[Tensor | None]) -> Tensor:
     """input[indices] for index tensors: torch's advanced indexing, with an exact gradient.
 
@@ -206,6 +212,7 @@ def index(input: Tensor, indices: Tensor | Sequence[Tensor | None]) -> Tensor:
     return _points(input, [indices] if isinstance(indices, Tensor) else list(indices))
 
 
+@typed
 def repeat_interleave(
     input: Tensor, repeats: Tensor | int | None = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
@@ -235,6 +242,8 @@ def repeat_interleave(
         tensor([3., 1.])
     """
     if repeats is None:
+        if dim is not None:
+            raise TypeError("repeat_interleave(): with a dim, argument 'repeats' must be Tensor or int, not None")
         return torch.repeat_interleave(input, output_size=output_size)
     if not (input.is_floating_point() or input.is_complex()):  # which has no gradient
         return torch.repeat_interleave(input, repeats, dim, output_size=output_size)
@@ -263,6 +272,7 @@ def _points(input: Tensor, indices: list[Tensor | None]) -> Tensor:
     return autograd.gather(PointRoute(tuple(dims)), input, tuple(tensors))
 
 
+@typed(leave=("norm_type",))
 def embedding(
     input: Tensor | SegmentPlan,  # any shape
     weight: Tensor,  # [num_embeddings, features]

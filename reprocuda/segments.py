@@ -76,6 +76,8 @@ def layout(
         RuntimeError: offsets that fall or leave `data`. On CUDA, where reading them waits for the device, they are
             bounded instead, unless check_indices asks for it or torch reads them, too.
     """
+    if offsets is not None:
+        lengths = None  # as torch has it where both are given
     given = lengths if lengths is not None else offsets
     if indices is not None or given is None or not data.is_floating_point():
         raise ValueError("the arguments or the dtype are not among those of segment_reduce")

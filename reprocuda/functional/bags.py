@@ -22,6 +22,7 @@ from ..bags import (
 )
 from ..checks import checks
 from ..irregular import judge
+from ..signatures import typed
 
 _INDICES = (torch.int32, torch.int64)
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -31,7 +32,7 @@ def _serves(input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, fa
     """Whether the arguments are such as torch takes; the errors for others are torch's."""
     if not (weight.is_cpu or weight.is_cuda) or weight.dim() != 2 or weight.dtype not in _DTYPES:
         return False
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         return False
     if input.dtype not in _INDICES or input.dim() not in (1, 2) or (offsets is None) != (input.dim() == 2):
         return False
@@ -40,6 +41,7 @@ def _serves(input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, fa
     return factors is None or (mode == "sum" and factors.shape == input.shape and factors.dtype == weight.dtype)
 
 
+@typed(leave=("norm_type", "mode"))
 def embedding_bag(
     input: Tensor,  # [num_indices] with offsets, or [num_bags, bag_size]
     weight: Tensor,  # [num_embeddings, features]

@@ -9,12 +9,11 @@ from torch import Tensor
 
 from .. import histograms as h
 from .. import ops
+from ..alpha import Number
 from ..autograd import EachAlone, below_autograd, needs_autograd
 from ..irregular import write_resized
 from ..plan import has_data
-from .support import is_integer, require_integer, require_tensor
-
-Range = Sequence[float] | None
+from ..signatures import is_integer, typed
 
 
 class _Underived(EachAlone):
@@ -50,6 +49,7 @@ def _counted(op: str | None, compute: Callable, *tensors: Tensor | None):
     return _Underived.apply(op, compute, *tensors) if wanted else compute(*tensors)
 
 
+@typed
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number occurs, or how much weight it has: torch.bincount.
 
@@ -73,11 +73,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         >>> reprocuda.bincount(torch.tensor([0, 2, 2]), torch.tensor([1.0, 0.5, 0.25]))
         tensor([1.0000, 0.0000, 0.7500])
     """
-    require_tensor("bincount", "input", input)
-    require_integer("bincount", "minlength", minlength)
     if weights is None:
         return torch.bincount(input, weights, minlength)
-    require_tensor("bincount", "weights", weights)
     if torch.compiler.is_compiling():
         return ops.bincount(input, weights, minlength)
 
@@ -88,7 +85,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return _counted("bincount", compute, input, weights)
 
 
-def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
+@typed
+def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, out: Tensor | None = None) -> Tensor:
     """How many elements fall into each of some equal bins: torch.histc.
 
     Args:
@@ -114,15 +112,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         >>> reprocuda.histc(torch.tensor([0, 1, 1, 3]), bins=4, min=0, max=3)
         tensor([1, 2, 0, 1])
     """
-    require_tensor("histc", "input", input)
-    require_integer("histc", "bins", bins)
-    for name, end in ("min", min), ("max", max):
-        if end is None or isinstance(end, (str, bytes)):
-            raise TypeError(f"histc(): argument '{name}' must be Number, not {type(end).__name__}: {end!r}")
-    if out is not None:
-        require_tensor("histc", "out", out)
-    if out is not None and (out.dtype != input.dtype or out.device != input.device):
-        return torch.histc(input, bins, min=min, max=max, out=out)
+    misfit = out is not None and (out.dtype != input.dtype or out.device != input.device)
+    if misfit or not (_is_end(min) and _is_end(max)):
+        return torch.histc(input, bins, min=min, max=max, **({} if out is None else {"out": out}))
+
     def compute(input: Tensor) -> Tensor:
         result = _around_one_value(input, bins, min) if min == max != 0 else None
         if result is None:
@@ -144,6 +137,11 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         return write_resized(out, result)
 
 
+def _is_end(value: Number) -> bool:
+    """Whether it is one of the numbers that torch takes: real, and an integer of at most 64 bits."""
+    return not isinstance(value, complex) and (isinstance(value, float) or -(2**63) <= value < 2**64)
+
+
 def _around_one_value(input: Tensor, bins: int, value: float) -> Tensor | None:
     """histc of the bins that lie around `value`, one wide altogether; None: torch is to judge the arguments."""
     compute = h.histc_counts if has_data(input) else ops.histc
@@ -156,11 +154,12 @@ def _around_one_value(input: Tensor, bins: int, value: float) -> Tensor | None:
     return hist
 
 
+@typed
 def histogram(
     input: Tensor,
     bins: int | Tensor,
     *,
-    range: Range = None,
+    range: Sequence[float] | None = None,
     weight: Tensor | None = None,
     density: bool = False,
     out: tuple[Tensor, Tensor] | None = None,
@@ -191,9 +190,6 @@ def histogram(
         >>> reprocuda.histogram(torch.tensor([0.5, 1.5, 1.0]), 2, range=(0.0, 2.0)).hist
         tensor([1., 2.])
     """
-    if not (isinstance(bins, Tensor) or is_integer(bins)):
-        raise TypeError(f"histogram(): argument 'bins' must be int or Tensor, not {type(bins).__name__}: {bins!r}")
-    _require("histogram", input, range, weight)
     if out is not None and not (isinstance(out, (list, tuple)) and len(out) == 2):
         raise TypeError(f"histogram(): argument 'out' must be a tuple of two Tensors, not {type(out).__name__}")
     given = {"range": tuple(range)} if range is not None else {}
@@ -212,14 +208,6 @@ def histogram(
     return torch.return_types.histogram(result)
 
 
-def _require(op: str, input: Tensor, range: Range, weight: Tensor | None) -> None:
-    require_tensor(op, "input", input)
-    if weight is not None:
-        require_tensor(op, "weight", weight)
-    if range is not None and not isinstance(range, (list, tuple)):
-        raise TypeError(f"{op}(): argument 'range' must be a sequence of floats, not {type(range).__name__}: {range!r}")
-
-
 def _by_counts() -> Callable:
     return ops.histogramdd_by_counts if torch.compiler.is_compiling() else h.by_counts
 
@@ -228,11 +216,12 @@ def _by_edges() -> Callable:
     return ops.histogramdd_by_edges if torch.compiler.is_compiling() else h.by_edges
 
 
+@typed
 def histogramdd(
     input: Tensor,  # [num_points, num_dims]
     bins: int | Sequence[int] | Sequence[Tensor],
     *,
-    range: Range = None,
+    range: Sequence[float] | None = None,
     weight: Tensor | None = None,
     density: bool = False,
 ) -> torch.return_types.histogramdd:
@@ -261,14 +250,9 @@ def histogramdd(
         tensor([[1.],
                 [1.]])
     """
-    _require("histogramdd", input, range, weight)
-    one, several = is_integer(bins), isinstance(bins, (list, tuple))
-    by_edges = several and len(bins) > 0 and all(isinstance(part, Tensor) for part in bins)
-    if not (one or by_edges or (several and all(is_integer(part) for part in bins))):
-        expected = "int, a sequence of ints or of Tensors"
-        raise TypeError(f"histogramdd(): argument 'bins' must be {expected}, not {type(bins).__name__}: {bins!r}")
+    by_edges = isinstance(bins, (list, tuple)) and len(bins) > 0 and all(isinstance(part, Tensor) for part in bins)
     result = None
-    if one:
+    if is_integer(bins):
         result = _by_counts()(input, [bins] * input.shape[-1], range, weight, density) if input.dim() else None
     elif by_edges:
         hist = _by_edges()(input, list(bins), weight, density) if range is None else None

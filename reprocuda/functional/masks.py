@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from ..reading import expand_with_exact_gradient
+from ..signatures import typed
 
 
+@typed
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`input` with the elements of `source`, one after the other, where `mask` is True: torch.masked_scatter.
 
@@ -39,6 +41,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return torch.masked_scatter(input, mask, source)
 
 
+@typed
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`masked_scatter` written into `input`, which is returned: torch.Tensor.masked_scatter_.
 

@@ -12,22 +12,23 @@ import torch
 from torch import Tensor
 
 from .. import ops
+from ..alpha import Number
 from ..autocast import widest
 from ..autograd import needs_operators, transforms_active
 from ..irregular import judge, judge_in_place
 from ..overwriting import overwrite, overwrite_
 from ..plan import has_data
 from ..routes import ElementRoute, RowRoute
+from ..signatures import typed
 from .reductions import scatter_reduce, scatter_reduce_
 from .sums import index_put, index_put_, scatter_add, scatter_add_
 from .support import replace_with, wrap_dim, write_out
 
-Number = bool | int | float | complex
 
-
-def _one_source(src: Tensor | Number | None, value: Number | None) -> Tensor | Number:
+def _one_source(op: str, src: Tensor | Number | None, value: Number | None) -> Tensor | Number:
     if (src is None) == (value is None):
-        raise TypeError("scatter(): expected either src or value")
+        given = "neither" if src is None else "both"
+        raise TypeError(f"{op}(): expected one of the arguments 'src' and 'value', got {given}")
     return src if value is None else value
 
 
@@ -36,6 +37,7 @@ def _expanded(input: Tensor, index: Tensor, value: Number) -> Tensor:
     return torch.full((), value, dtype=input.dtype, device=input.device).expand(index.shape)
 
 
+@typed
 def scatter(
     input: Tensor,  # [..., num_targets, ...]
     dim: int,
@@ -74,7 +76,7 @@ def scatter(
         >>> reprocuda.scatter(torch.zeros(3), 0, torch.tensor([0, 2, 2]), torch.tensor([1.0, 2.0, 3.0]))
         tensor([1., 0., 3.])
     """
-    src = _one_source(src, value)
+    src = _one_source("scatter", src, value)
     if reduce == "add":
         src = src if isinstance(src, Tensor) else _expanded(input, index, src)
         return scatter_add(input, dim, index, src, out=out)
@@ -105,6 +107,7 @@ def scatter(
         return judge("scatter", reason, torch.scatter, input, dim, index, src, overwrites=True)
 
 
+@typed
 def scatter_(
     input: Tensor,
     dim: int,
@@ -123,7 +126,7 @@ def scatter_(
         >>> reprocuda.scatter_(torch.zeros(2), 0, torch.tensor([1, 1]), torch.tensor([3.0, 4.0]))
         tensor([0., 4.])
     """
-    src = _one_source(src, value)
+    src = _one_source("scatter_", src, value)
     if reduce == "add":
         return scatter_add_(input, dim, index, src if isinstance(src, Tensor) else _expanded(input, index, src))
     if reduce == "multiply":
@@ -147,6 +150,7 @@ def _widest_on_cpu(input: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
     return widest(input, source) if input.device.type == "cpu" and input.dtype != source.dtype else (input, source)
 
 
+@typed
 def index_copy(
     input: Tensor,  # [..., num_targets, ...]
     dim: int,
@@ -200,6 +204,7 @@ def index_copy(
         return judge("index_copy", reason, torch.index_copy, input, dim, index, source, overwrites=True)
 
 
+@typed
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`index_copy` written into `input`, which is returned: torch.Tensor.index_copy_.
 
@@ -232,6 +237,7 @@ def _fills_by_points(input: Tensor, dim: int, index: Tensor, value: Tensor | Num
     return has_gradient and is_in_range and index.dtype == torch.int64 and index.dim() <= 1
 
 
+@typed
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """`input` with `value` written to every row along `dim` that `index` names: torch.index_fill.
 
@@ -264,6 +270,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         raise _named("index_fill", error) from None
 
 
+@typed
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """`index_fill` written into `input`, which is returned: torch.Tensor.index_fill_.
 
@@ -283,6 +290,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
         raise _named("index_fill_", error) from None
 
 
+@typed
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """`input`, seen as a vector, with every element of `source` written or added where `index` says: torch.put.
 
@@ -320,6 +328,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return flat.reshape(input.shape)
 
 
+@typed
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """`put` written into `input`, which is returned: torch.Tensor.put_.
 

@@ -15,9 +15,11 @@ from ..autograd import needs_operators
 from ..irregular import judge, judge_in_place
 from ..reduction import How, is_torchs, reduce, reduce_
 from ..routes import ElementRoute, Route, RowRoute
+from ..signatures import typed
 from .support import replace_with, wrap_dim, write_out
 
 
+@typed
 def scatter_reduce(
     input: Tensor,  # [..., num_targets, ...]
     dim: int,
@@ -64,6 +66,7 @@ def scatter_reduce(
     return _reduced(_SCATTER, input, dim, index, src, How(reduce, include_self), out)
 
 
+@typed
 def scatter_reduce_(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -79,6 +82,7 @@ def scatter_reduce_(
     return _reduced_in_place(_SCATTER, input, dim, index, src, How(reduce, include_self))
 
 
+@typed
 def index_reduce(
     input: Tensor,  # [..., num_targets, ...]
     dim: int,
@@ -120,6 +124,7 @@ def index_reduce(
     return _reduced(_INDEX, input, dim, index, source, How(reduce, include_self), out)
 
 
+@typed
 def index_reduce_(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

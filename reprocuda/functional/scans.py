@@ -11,7 +11,8 @@ from .. import ops
 from ..autograd import needs_operators, refuse_inference_update, transforms_active
 from ..irregular import judge, judge_in_place
 from ..prefixes import Cumprod, Cumsum, Logcumsumexp
-from .support import replace_with, require_integer, require_tensor, wrap_dim, write_out
+from ..signatures import typed
+from .support import replace_with, wrap_dim, write_out
 
 _NATIVE = {"cumsum": torch.cumsum, "cumprod": torch.cumprod, "logcumsumexp": torch.logcumsumexp}
 _NATIVE_IN_PLACE = {"cumsum": torch.Tensor.cumsum_, "cumprod": torch.Tensor.cumprod_}
@@ -29,16 +30,8 @@ def _result_dtype(input: Tensor, dtype: torch.dtype | None) -> torch.dtype:
     return input.dtype if input.is_floating_point() or input.is_complex() else torch.int64
 
 
-def _require(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> None:
-    require_tensor(op, "input", input)
-    require_integer(op, "dim", dim)
-    if not (dtype is None or isinstance(dtype, torch.dtype)):
-        raise TypeError(f"{op}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}: {dtype!r}")
-
-
-def _loses_gradient(input: Tensor, dtype: torch.dtype | None) -> bool:
-    wanted = input.requires_grad and torch.is_grad_enabled()
-    return wanted and isinstance(dtype, torch.dtype) and not (dtype.is_floating_point or dtype.is_complex)
+def _loses_gradient(input: Tensor, dtype: torch.dtype) -> bool:
+    return input.requires_grad and torch.is_grad_enabled() and not (dtype.is_floating_point or dtype.is_complex)
 
 
 def _along(op: str, source: Tensor, dim: int, native: Callable[[], Tensor]) -> Tensor:
@@ -70,20 +63,18 @@ def _along_out(op: str, source: Tensor, dim: int, out: Tensor, native: Callable[
 
 def _of_dtype(op: str, input: Tensor, dim: int, dtype: torch.dtype | None, out: Tensor | None) -> Tensor:
     native = _NATIVE[op]
-    _require(op, input, dim, dtype)
-    if _loses_gradient(input, _result_dtype(input, dtype) if out is None else getattr(out, "dtype", None)):
+    if _loses_gradient(input, _result_dtype(input, dtype) if out is None else out.dtype):
         return native(input, dim, dtype=dtype, out=out)  # torch has an error for it
     if out is None:
         source = input.to(_result_dtype(input, dtype))
         return _along(op, source, dim, lambda: native(input, dim, dtype=dtype))
-    if not isinstance(out, Tensor) or (dtype is not None and dtype != out.dtype):
+    if dtype is not None and dtype != out.dtype:
         return native(input, dim, dtype=dtype, out=out)
     return _along_out(op, input.to(out.dtype), dim, out, lambda: native(input, dim, out=out))
 
 
 def _in_place(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
     native = _NATIVE_IN_PLACE[op]
-    _require(f"{op}_", input, dim, dtype)
     if dtype is not None and dtype != input.dtype:
         return native(input, dim, dtype=dtype)
     refuse_inference_update(input)
@@ -100,6 +91,7 @@ def _in_place(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Te
     return input
 
 
+@typed
 def cumsum(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The sums of the first 1, 2, 3, ... elements of `input` along `dim`: torch.cumsum.
 
@@ -128,6 +120,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Te
     return _of_dtype("cumsum", input, dim, dtype, out)
 
 
+@typed
 def cumsum_(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """`cumsum` written into `input`, which is returned: torch.Tensor.cumsum_.
 
@@ -141,6 +134,7 @@ def cumsum_(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Ten
     return _in_place("cumsum", input, dim, dtype)
 
 
+@typed
 def cumprod(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The products of the first 1, 2, 3, ... elements of `input` along `dim`: torch.cumprod.
 
@@ -171,6 +165,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: torch.dtype | None = None, out: T
     return _of_dtype("cumprod", input, dim, dtype, out)
 
 
+@typed
 def cumprod_(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """`cumprod` written into `input`, which is returned: torch.Tensor.cumprod_.
 
@@ -184,6 +179,7 @@ def cumprod_(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Te
     return _in_place("cumprod", input, dim, dtype)
 
 
+@typed
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """The logarithms of the sums of the first 1, 2, 3, ... exponentials of `input` along `dim`: torch.logcumsumexp.
 
@@ -209,8 +205,7 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
         >>> reprocuda.logcumsumexp(torch.tensor([1e4, -1e4, -torch.inf]), 0)
         tensor([10000., 10000., 10000.])
     """
-    _require("logcumsumexp", input, dim, None)
-    if input.is_complex() or not (out is None or isinstance(out, Tensor)):
+    if input.is_complex():
         return torch.logcumsumexp(input, dim, out=out)
     if out is None:
         return _along("logcumsumexp", input, dim, lambda: torch.logcumsumexp(input, dim))

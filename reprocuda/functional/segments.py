@@ -5,10 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..alpha import Number
 from ..irregular import judge
 from ..segments import reduce_segments
+from ..signatures import typed
 
 
+@typed
 def segment_reduce(
     data: Tensor,  # [..., num_rows, ...]
     reduce: str,
@@ -18,7 +21,7 @@ def segment_reduce(
     offsets: Tensor | None = None,  # [..., num_segments + 1]
     axis: int = 0,
     unsafe: bool = False,
-    initial: float | None = None,
+    initial: Number | None = None,
 ) -> Tensor:
     """Each segment of consecutive rows along `axis`, reduced: torch.segment_reduce.
 
@@ -27,8 +30,8 @@ def segment_reduce(
         reduce: "sum", "mean", "max", "min" or "prod"; "amax" and "amin" are the same as "max" and "min".
         lengths: int32 or int64: how many rows each segment has; the leading dimensions are those of `data`.
         indices: None, as torch has it.
-        offsets: int32 or int64, in place of lengths: where each segment starts, and the last ends. Rows outside of all
-            segments are passed over.
+        offsets: int32 or int64, in place of lengths, which are not looked at then: where each segment starts, and the
+            last ends. Rows outside of all segments are passed over.
         axis: the last dimension of lengths or offsets.
         unsafe: lengths need not cover `data`.
         initial: one more member of each segment, and what an empty one is; a mean does not count it. Without it, an

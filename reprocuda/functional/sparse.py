@@ -9,13 +9,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..alpha import Number
 from ..autocast import narrow
 from ..autograd import needs_autograd
+from ..signatures import typed
 from ..sparse.duplicates import Coalesced, adds_up
 from ..sparse.entries import COMPLEX, FLOATING, adds_to, is_ours
 from ..sparse.gradients import AddedProduct, Product
 from ..sparse.products import REDUCTIONS, SUMS, product, sum_with
-from .support import require_tensor
 
 
 def _outside_graphs(function: Callable) -> Callable:
@@ -32,6 +33,7 @@ def _outside_graphs(function: Callable) -> Callable:
     return call
 
 
+@typed
 @_outside_graphs
 def coalesce(input: Tensor) -> Tensor:
     """A sparse tensor in coordinates with its indices sorted, each there once: torch.Tensor.coalesce.
@@ -55,12 +57,12 @@ def coalesce(input: Tensor) -> Tensor:
         >>> reprocuda.coalesce(entries).to_dense()
         tensor([2., 5.])
     """
-    require_tensor("coalesce", "input", input)
     if input.layout != torch.sparse_coo or not adds_up(input):
         return input.coalesce()
     return Coalesced.apply(input)
 
 
+@typed
 @_outside_graphs
 def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     """The product of a sparse and a dense matrix, or another reduction of each row's products: torch.sparse.mm.
@@ -93,8 +95,6 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
         tensor([[20.],
                 [43.]])
     """
-    for name, tensor in ("mat1", mat1), ("mat2", mat2):
-        require_tensor("sparse_mm", name, tensor)
     if reduce == "sum":
         mat1, mat2 = narrow(mat1, mat2)
     dtypes = FLOATING if reduce != "sum" else FLOATING + COMPLEX
@@ -110,8 +110,9 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     return Product.apply(mat1, mat2, reduce)[0]
 
 
+@typed
 @_outside_graphs
-def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) for a sparse `mat1`, in one sum: torch.sparse.addmm.
 
     Args:
@@ -140,8 +141,6 @@ def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, 
         tensor([[25.],
                 [48.]])
     """
-    for name, tensor in ("input", input), ("mat1", mat1), ("mat2", mat2):
-        require_tensor("sparse_addmm", name, tensor)
     input, mat1, mat2 = narrow(input, mat1, mat2)
     if not adds_to(input, mat1, mat2, beta, alpha):
         return torch.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)

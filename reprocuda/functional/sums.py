@@ -20,9 +20,11 @@ from ..overwriting import overwrite, overwrite_
 from ..plan import SegmentPlan, has_data
 from ..points import PointRoute, has_mask, normalize_indices, on_device_of
 from ..routes import ElementRoute, PlanRoute, RowRoute
+from ..signatures import typed
 from .support import replace_with, wrap_dim, write_out
 
 
+@typed
 def index_add(
     input: Tensor,  # [..., num_targets, ...]
     dim: int,
@@ -74,6 +76,7 @@ def index_add(
         return judge("index_add", reason, torch.index_add, input, dim, _targets(index), source, alpha=alpha)
 
 
+@typed
 def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Tensor, *, alpha: Alpha = 1) -> Tensor:
     """`index_add` written into `input`, which is returned: torch.Tensor.index_add_.
 
@@ -130,6 +133,7 @@ def _index_add_out(
     )
 
 
+@typed
 def scatter_add(
     input: Tensor,  # [..., num_targets, ...]
     dim: int,
@@ -186,6 +190,7 @@ def scatter_add(
         return judge("scatter_add", reason, torch.scatter_add, input, dim, index, src)
 
 
+@typed
 def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`scatter_add` written into `input`, which is returned: torch.Tensor.scatter_add_.
 
@@ -204,6 +209,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
         return judge_in_place("scatter_add_", reason, torch.Tensor.scatter_add_, input, dim, index, src)
 
 
+@typed
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """`input` with `values` written, or added, at the points that `indices` name: torch.index_put.
 
@@ -262,6 +268,7 @@ def _overwrite_masked(input: Tensor, indices: Sequence[Tensor | None], values: T
     return torch.ops.aten.index_put(input, list(indices), values)
 
 
+@typed
 def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """`index_put` written into `input`, which is returned: torch.Tensor.index_put_.
 
@@ -288,6 +295,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
         )
 
 
+@typed
 def segment_sum(
     src: Tensor,  # [num_rows, ...]
     plan_or_offsets: SegmentPlan | Tensor,

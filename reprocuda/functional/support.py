@@ -11,26 +11,6 @@ from ..autograd import needs_operators, refuse_inference_update, transforms_acti
 from ..irregular import overlaps_itself, refusal, refuse_overlap, write_resized
 
 
-def require_tensor(op: str, name: str, value: object) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}: {value!r}")
-
-
-def is_integer(value: object) -> bool:
-    """Whether torch takes `value` for an int: not a bool, but a tensor of one integer."""
-    if isinstance(value, Tensor):
-        integers = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
-        return value.dim() == 0 and integers
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, (int, torch.SymInt)) or hasattr(type(value), "__index__")
-
-
-def require_integer(op: str, name: str, value: object) -> None:
-    if not is_integer(value):
-        raise TypeError(f"{op}(): argument '{name}' must be int, not {type(value).__name__}: {value!r}")
-
-
 def wrap_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the front. What is out of range stays so, for the operator to refuse."""
     ndim = max(ndim, 1)
@@ -58,7 +38,6 @@ def write_out(
         base: the operator's first argument, which may be `out`.
         inputs: the other tensors that it reads.
     """
-    require_tensor(op, "out", out)
     refuse_inference_update(out)
     direct = needs_operators(op)
     wants_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (base, *inputs, out))

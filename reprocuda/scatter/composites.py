@@ -12,10 +12,12 @@ from torch import Tensor
 
 from .. import functional, reading
 from ..elementary import exp, log, sqrt
+from ..signatures import typed
 from .reductions import counts, scatter_sum
 from .support import align, check_dim, check_index, check_out, reports_index, result_shape, size_of_result
 
 
+@typed
 @reports_index
 def scatter_std(
     src: Tensor,
@@ -73,6 +75,7 @@ def scatter_std(
     return result if out is None else out.copy_(result)
 
 
+@typed
 @reports_index
 def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | None = None) -> Tensor:
     """The softmax of `src` within each group of elements that share an index: torch_scatter.scatter_softmax.
@@ -107,6 +110,7 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
     return (powers / reading.gather(sums, dim, where)).to(dtype)
 
 
+@typed
 @reports_index
 def scatter_log_softmax(
     src: Tensor, index: Tensor, dim: int = -1, eps: float = 1e-12, dim_size: int | None = None
@@ -130,6 +134,7 @@ def scatter_log_softmax(
     return (centred - reading.gather(log(sums + eps), dim, where)).to(dtype)
 
 
+@typed
 @reports_index
 def scatter_logsumexp(
     src: Tensor,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..signatures import typed
 from .reductions import add, average, compete
 from .support import check_index, gathered, last_dim, named, reports_index, restated, values
 
 
+@typed
 @reports_index
 def segment_sum_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None) -> Tensor:
     """The sum of each segment's elements, named by a sorted index: torch_scatter.segment_sum_coo.
@@ -41,6 +43,7 @@ def segment_sum_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_s
     return add("segment_sum_coo", src, index, dim, out, dim_size)
 
 
+@typed
 @reports_index
 def segment_add_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None) -> Tensor:
     """`segment_sum_coo` by its other name: torch_scatter.segment_add_coo.
@@ -58,6 +61,7 @@ def segment_add_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_s
     return add("segment_add_coo", src, index, dim, out, dim_size)
 
 
+@typed
 @reports_index
 def segment_mean_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None) -> Tensor:
     """The mean of each segment's elements, named by a sorted index: torch_scatter.segment_mean_coo.
@@ -77,6 +81,7 @@ def segment_mean_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_
     return average("segment_mean_coo", src, index, dim, out, dim_size)
 
 
+@typed
 @reports_index
 def segment_min_coo(
     src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None
@@ -98,6 +103,7 @@ def segment_min_coo(
     return compete("segment_min_coo", src, index, dim, out, dim_size, largest=False)
 
 
+@typed
 @reports_index
 def segment_max_coo(
     src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None
@@ -119,6 +125,7 @@ def segment_max_coo(
     return compete("segment_max_coo", src, index, dim, out, dim_size, largest=True)
 
 
+@typed
 @reports_index
 def segment_coo(
     src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None, reduce: str = "sum"
@@ -148,6 +155,7 @@ def segment_coo(
     return named("segment_coo", _COO, reduce)(src, index, out, dim_size)
 
 
+@typed
 def gather_coo(src: Tensor, index: Tensor, out: Tensor | None = None) -> Tensor:
     """The element of `src` that each entry of a sorted index names: torch_scatter.gather_coo.
 

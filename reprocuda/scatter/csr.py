@@ -12,10 +12,12 @@ from torch import Tensor
 
 from .. import functional
 from ..plan import SegmentPlan, has_data
+from ..signatures import typed
 from .reductions import add, average, compete
 from .support import check_index, check_out, deliver, gathered, last_dim, named, result_shape, values
 
 
+@typed
 def segment_sum_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor:
     """The sum of each segment's elements, between pointers: torch_scatter.segment_sum_csr.
 
@@ -46,6 +48,7 @@ def segment_sum_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> T
     return _sum("segment_sum_csr", src, indptr, out)
 
 
+@typed
 def segment_add_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor:
     """`segment_sum_csr` by its other name: torch_scatter.segment_add_csr.
 
@@ -61,6 +64,7 @@ def segment_add_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> T
     return _sum("segment_add_csr", src, indptr, out)
 
 
+@typed
 def segment_mean_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor:
     """The mean of each segment's elements, between pointers: torch_scatter.segment_mean_csr.
 
@@ -80,6 +84,7 @@ def segment_mean_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> 
     return _reduced(op, src, indptr, out, lambda *arguments: average(op, *arguments))
 
 
+@typed
 def segment_min_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The smallest of each segment's elements and where it is, between pointers: torch_scatter.segment_min_csr.
 
@@ -99,6 +104,7 @@ def segment_min_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> t
     return _reduced(op, src, indptr, out, lambda *arguments: compete(op, *arguments, largest=False))
 
 
+@typed
 def segment_max_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The largest of each segment's elements and where it is, between pointers: torch_scatter.segment_max_csr.
 
@@ -118,6 +124,7 @@ def segment_max_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> t
     return _reduced(op, src, indptr, out, lambda *arguments: compete(op, *arguments, largest=True))
 
 
+@typed
 def segment_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None, reduce: str = "sum") -> Tensor:
     """Each segment's elements, between pointers, reduced: torch_scatter.segment_csr.
 
@@ -145,6 +152,7 @@ def segment_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None, reduce: 
     return result[0] if isinstance(result, tuple) else result
 
 
+@typed
 def gather_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor:
     """The element of `src` of each segment, once for every element between its pointers: torch_scatter.gather_csr.
 

@@ -11,9 +11,11 @@ from ..extremum import extremum
 from ..functional.support import replace_with
 from ..reduction import BESIDE, How, reduce_
 from ..routes import ElementRoute
+from ..signatures import typed
 from .support import align, check_out, reports_index, result_shape, size_of_result
 
 
+@typed
 @reports_index
 def scatter_sum(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
@@ -48,6 +50,7 @@ def scatter_sum(
     return add("scatter_sum", src, index, dim, out, dim_size)
 
 
+@typed
 @reports_index
 def scatter_add(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
@@ -73,6 +76,7 @@ def add(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_s
     return functional.scatter_add_(out, dim, index, src)
 
 
+@typed
 @reports_index
 def scatter_mul(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
@@ -103,6 +107,7 @@ def scatter_mul(
     return functional.scatter_reduce_(out, dim, index, src, "prod")
 
 
+@typed
 @reports_index
 def scatter_mean(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
@@ -156,6 +161,7 @@ def _added(zeros: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return add(zeros, dim, index, src)
 
 
+@typed
 @reports_index
 def scatter_min(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
@@ -177,6 +183,7 @@ def scatter_min(
     return compete("scatter_min", src, index, dim, out, dim_size, largest=False)
 
 
+@typed
 @reports_index
 def scatter_max(
     src: Tensor, index: Tensor, dim: int = -1, out: Tensor | None = None, dim_size: int | None = None
@@ -225,6 +232,7 @@ def compete(
     return out.copy_(values), positions
 
 
+@typed
 @reports_index
 def scatter(
     src: Tensor,

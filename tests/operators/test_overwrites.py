@@ -188,7 +188,7 @@ def test_scatter_of_a_number_and_by_reduction():
     assert reprocuda.scatter(torch.zeros(3), 0, index, 7.0).tolist() == [7, 7, 0]
     assert reprocuda.scatter_(torch.zeros(3), 0, index, value=7).tolist() == [7, 7, 0]
     assert reprocuda.scatter(torch.zeros(3), 0, index, big, reduce="add").tolist() == [1, 5, 0]
-    with pytest.raises(TypeError, match="either src or value"):
+    with pytest.raises(TypeError, match="expected one of the arguments 'src' and 'value', got neither"):
         reprocuda.scatter(torch.zeros(3), 0, index)
     tenth = torch.tensor(0.1)
     exact = (tenth.double() * 3).float()
