@@ -24,6 +24,15 @@ struct Extremum {
   int64_t num_targets = 0;
   int64_t num_rows = 0;
   int64_t inner = 1;
+
+  // Whether it is one number a row, and the index one after the other.
+  bool is_column() const { return inner == 1 && inner_stride == 0 && row_stride == 1; }
+
+  // Of the elements of `index` as it lies in memory.
+  int64_t num_indices() const {
+    const bool none = outer * num_rows * inner == 0;
+    return none ? 0 : (outer_stride == 0 ? 1 : outer) * num_rows * (inner_stride == 0 ? 1 : inner);
+  }
 };
 
 }  // namespace reprocuda

@@ -4,9 +4,11 @@
 #include <limits>
 
 #include "../numerics/ordered.h"
+#include "accumulate.h"
 #include "extremum_cells.h"
 #include "extremum_kernel.h"
 #include "extremum_partition.h"
+#include "index_checks.h"
 #include "isa.h"
 #include "parallel.h"
 #include "plan.h"
@@ -18,6 +20,8 @@ namespace {
 constexpr int64_t kBytesPerWorker = 1 << 17;  // below this waking a second thread costs more than it saves
 constexpr int64_t kWide = 8;                  // columns that pay for grouping
 constexpr int64_t kManyRows = 8;              // for each target, from which on most rows change nothing
+constexpr int64_t kNearCells = 1 << 11;       // of 8 bytes, which half a first-level cache holds
+constexpr int64_t kFarStretch = 8 * kExtremumBlock;  // read at a stretch, for as long as memory streams before cells are looked up
 
 struct Range {
   int64_t begin;
@@ -37,6 +41,12 @@ class Solver {
  public:
   explicit Solver(const Extremum& problem) : p_(problem) {}
 
+  // Whether run() looks at the index itself, block by block, instead of relying on it.
+  bool checks_index(int workers) const {
+    return kPacks && p_.is_column() && p_.num_rows < PackedCells::kMaxRows && (p_.outer >= workers || has_few_cells<PackedCells>());
+  }
+  int64_t first_out_of_range() const { return bad_.get(); }
+
   template <class Cells>
   void run(int workers) const {
     const int64_t outputs = p_.num_targets * p_.inner;
@@ -51,7 +61,7 @@ class Solver {
       });
     }
     for (int64_t o = 0; o < p_.outer; ++o) {
-      if (outputs * static_cast<int64_t>(Cells::bytes_each()) <= kPrivateExtremumBytes) {
+      if (has_few_cells<Cells>()) {
         cut_rows<Cells>(o, workers);
       } else {
         const bool by_columns = p_.inner >= kWide * workers;
@@ -97,6 +107,11 @@ class Solver {
   }
 
  private:
+  template <class Cells>
+  bool has_few_cells() const {
+    return p_.num_targets * p_.inner * static_cast<int64_t>(Cells::bytes_each()) <= kPrivateExtremumBytes;
+  }
+
   const Bits* source(int64_t o, int64_t row) const {
     return static_cast<const Bits*>(p_.src) + (o * p_.num_rows + row) * p_.inner;
   }
@@ -179,22 +194,46 @@ class Solver {
     }
   }
 
-  // One column: numbers and positions are put together by vectors.
+  // One column: numbers and positions are put together by vectors. What comes after an index out of range is left out.
   void take_column(int64_t o, Range rows, const PackedCells& to) const {
     const Index* const all = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
-    uint64_t* const cells = to.cells;
-    const bool rarely = p_.num_rows >= kManyRows * p_.num_targets;
-    uint64_t packed[kExtremumBlock];
-    for (int64_t begin = rows.begin; begin < rows.end; begin += kExtremumBlock) {
-      const int64_t count = std::min(kExtremumBlock, rows.end - begin);
+    const bool near = p_.num_targets <= kNearCells;
+    const int64_t stretch = near ? kExtremumBlock : kFarStretch;
+    uint64_t packed[kFarStretch];
+    for (int64_t begin = rows.begin; begin < rows.end; begin += stretch) {
+      const int64_t count = std::min(stretch, rows.end - begin);
       const Index* const index = all + begin;
+      const int64_t bad = first_outside(index, 0, count, 0, p_.num_targets);
+      if (bad >= 0) return bad_.note(o * p_.outer_stride + begin + bad);
       pack_extrema<Order>(source(o, begin), count, p_.largest, begin, packed);
-      if (rarely) {
-        for (int64_t i = 0; i < count; ++i) {
-          if (packed[i] > cells[index[i]]) [[unlikely]] cells[index[i]] = packed[i];
-        }
-      } else {
-        for (int64_t i = 0; i < count; ++i) cells[index[i]] = std::max(cells[index[i]], packed[i]);
+      near ? raise_near(index, packed, count, to.cells) : raise_far(index, packed, count, to.cells);
+    }
+  }
+
+  void raise_near(const Index* index, const uint64_t* packed, int64_t count, uint64_t* cells) const {
+    if (p_.num_rows >= kManyRows * p_.num_targets) {
+      for (int64_t i = 0; i < count; ++i) {
+        if (packed[i] > cells[index[i]]) [[unlikely]] cells[index[i]] = packed[i];
+      }
+    } else {
+      for (int64_t i = 0; i < count; ++i) cells[index[i]] = std::max(cells[index[i]], packed[i]);
+    }
+  }
+
+  // Cells that a first cache does not hold are only read at first, so that the processor can wait for many of them at once, and
+  // without a branch on who wins, which would be guessed wrong too late. Few are left to be raised.
+  void raise_far(const Index* index, const uint64_t* packed, int64_t count, uint64_t* cells) const {
+    int32_t larger[kExtremumBlock];
+    for (int64_t begin = 0; begin < count; begin += kExtremumBlock) {
+      const int64_t end = std::min(begin + kExtremumBlock, count);
+      int64_t listed = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        larger[listed] = static_cast<int32_t>(i);
+        listed += packed[i] > cells[index[i]];
+      }
+      for (int64_t at = 0; at < listed; ++at) {
+        uint64_t& cell = cells[index[larger[at]]];
+        cell = std::max(cell, packed[larger[at]]);
       }
     }
   }
@@ -310,40 +349,49 @@ class Solver {
   }
 
   const Extremum& p_;
+  mutable FirstPosition bad_;
 };
 
 template <class Order, class Index>
-void solve(const Extremum& problem) {
+int64_t solve(const Extremum& problem) {
   const Solver<Order, Index> solver(problem);
   const int64_t bytes = std::max<int64_t>(sizeof(typename Order::Bits), 4);
   const int workers = workers_for(problem.outer * problem.num_rows * problem.inner * bytes, kBytesPerWorker);
-  const bool few_targets = problem.num_targets < int64_t{4} * workers && problem.inner < kExtremumColumns;
-  if (problem.inner_stride == 0 && problem.row_stride == 1 && problem.inner >= kWide && problem.outer < workers * 2 && !few_targets) {
-    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-    if (std::max(problem.num_rows, problem.num_targets) < kMost) return solver.template run_grouped<int32_t>(workers);
-    return solver.template run_grouped<int64_t>(workers);
-  }
   if constexpr (sizeof(typename Order::Key) <= 4) {
     const PartitionedExtremum<Order, Index> column(problem, workers);
     if (column.serves()) return column.run();
-    if (problem.num_rows < PackedCells::kMaxRows) return solver.template run<PackedCells>(workers);
   }
-  solver.template run<WideCells>(workers);
+  if (!solver.checks_index(workers)) {
+    const int64_t bad = first_out_of_range(problem.index, problem.index_is_int64, problem.num_indices(), 0, problem.num_targets);
+    if (bad >= 0) return bad;
+  }
+  const bool few_targets = problem.num_targets < int64_t{4} * workers && problem.inner < kExtremumColumns;
+  if (problem.inner_stride == 0 && problem.row_stride == 1 && problem.inner >= kWide && problem.outer < workers * 2 && !few_targets) {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    const bool is_short = std::max(problem.num_rows, problem.num_targets) < kMost;
+    is_short ? solver.template run_grouped<int32_t>(workers) : solver.template run_grouped<int64_t>(workers);
+  } else if (sizeof(typename Order::Key) <= 4 && problem.num_rows < PackedCells::kMaxRows) {
+    solver.template run<PackedCells>(workers);
+  } else {
+    solver.template run<WideCells>(workers);
+  }
+  return solver.first_out_of_range();
 }
 
 }  // namespace
 
-void extremum(const Extremum& problem) {
-  if (problem.outer == 0 || problem.num_targets == 0 || problem.inner == 0) return;
-  // New results are fresh memory, whose page faults would cost more than the comparisons.
+int64_t extremum(const Extremum& problem) {
   const int64_t outputs = problem.outer * problem.num_targets * problem.inner;
+  if (outputs == 0) return problem.num_indices() == 0 ? -1 : 0;
+  // New results are fresh memory, whose page faults would cost more than the comparisons.
   prefer_huge_pages(problem.out, outputs * element_size(problem.dtype));
   prefer_huge_pages(problem.arg, outputs * static_cast<int64_t>(sizeof(int64_t)));
+  int64_t bad = -1;
   with_order(problem.dtype, [&](auto order) {
     using Order = decltype(order);
-    if (problem.index_is_int64) return solve<Order, int64_t>(problem);
-    return solve<Order, int32_t>(problem);
+    bad = problem.index_is_int64 ? solve<Order, int64_t>(problem) : solve<Order, int32_t>(problem);
   });
+  return bad;
 }
 
 }  // namespace reprocuda::cpu

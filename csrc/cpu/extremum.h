@@ -9,7 +9,7 @@
 
 namespace reprocuda::cpu {
 
-// Every index has been found in range.
-void extremum(const Extremum& problem);
+// The first position of the index, as it lies in memory, that is out of range, or -1. If there is one, the results mean nothing.
+int64_t extremum(const Extremum& problem);
 
 }  // namespace reprocuda::cpu

@@ -12,6 +12,7 @@
 
 #include "extremum_cells.h"
 #include "extremum_kernel.h"
+#include "index_checks.h"
 #include "parallel.h"
 #include "workspace.h"
 
@@ -50,12 +51,12 @@ class PartitionedExtremum {
   }
 
   bool serves() const {
-    const bool is_column = p_.outer == 1 && p_.inner == 1 && p_.inner_stride == 0 && p_.row_stride == 1;
-    return is_column && p_.num_rows >= kFewestRows && p_.num_rows < PackedCells::kMaxRows &&
+    return p_.outer == 1 && p_.is_column() && p_.num_rows >= kFewestRows && p_.num_rows < PackedCells::kMaxRows &&
            p_.num_targets * static_cast<int64_t>(PackedCells::bytes_each()) > kPrivateExtremumBytes;
   }
 
-  void run() const {
+  // The first position of the index that is out of range, before anything is written, or -1.
+  int64_t run() const {
     const int64_t range_targets = int64_t{1} << shift_;
     int64_t* next = nullptr;     // [workers][num_ranges]
     Entry* entries = nullptr;    // [num_rows], grouped by range
@@ -65,11 +66,12 @@ class PartitionedExtremum {
       entries = layout.take<Entry>(p_.num_rows);
       cells = layout.take<uint64_t>(workers_ * range_targets);
     });
+    FirstPosition bad;
     for_each_share([&](int64_t share, int64_t begin, int64_t end) {
-      int64_t* const counts = next + share * num_ranges_;
-      std::fill_n(counts, num_ranges_, int64_t{0});
-      for (int64_t row = begin; row < end; ++row) ++counts[index()[row] >> shift_];
+      const int64_t outside = count_rows(begin, end, next + share * num_ranges_);
+      if (outside >= 0) bad.note(outside);
     });
+    if (bad.found()) return bad.get();
     int64_t running = 0;
     for (int64_t range = 0; range < num_ranges_; ++range) {
       for (int worker = 0; worker < workers_; ++worker) running += std::exchange(next[worker * num_ranges_ + range], running);
@@ -86,6 +88,7 @@ class PartitionedExtremum {
       }
       finish_packed<Order>(p_, mine, first, 0, std::min(range_targets, p_.num_targets - first));
     });
+    return -1;
   }
 
  private:
@@ -103,6 +106,18 @@ class PartitionedExtremum {
     run_tasks(workers_, workers_, [&](int, int64_t which) {
       share(which, part_begin(p_.num_rows, workers_, which), part_begin(p_.num_rows, workers_, which + 1));
     });
+  }
+
+  // The rows of each range, unless an index is out of range: then its position, else -1.
+  int64_t count_rows(int64_t first, int64_t last, int64_t* counts) const {
+    std::fill_n(counts, num_ranges_, int64_t{0});
+    for (int64_t begin = first; begin < last; begin += kExtremumBlock) {
+      const int64_t end = std::min(begin + kExtremumBlock, last);
+      const int64_t bad = first_outside(index(), begin, end, 0, p_.num_targets);
+      if (bad >= 0) return bad;
+      for (int64_t row = begin; row < end; ++row) ++counts[index()[row] >> shift_];
+    }
+    return -1;
   }
 
   void move_rows(int64_t first, int64_t last, int64_t* next, Entry* entries) const {

@@ -30,22 +30,12 @@ bool non_decreasing(const Index* index, int64_t begin, int64_t end) {
 }
 
 template <class Index>
-int64_t first_outside(const Index* index, int64_t count, int64_t lower, int64_t upper) {
+int64_t first_in_any_piece(const Index* index, int64_t count, int64_t lower, int64_t upper) {
   FirstPosition bad;
-  const uint64_t width = static_cast<uint64_t>(upper) - static_cast<uint64_t>(lower);
-  const auto outside = [&](int64_t i) {
-    return static_cast<uint64_t>(static_cast<int64_t>(index[i])) - static_cast<uint64_t>(lower) >= width;
-  };
   // Every piece is looked at, so that the first position is found whatever the order of the workers.
   for_each_piece(count, [&](int64_t begin, int64_t end) {
-    OutsideRange seen(lower, upper);
-    for (int64_t i = begin; i < end; ++i) seen.look_at(index[i]);
-    for (int64_t i = begin; seen.any() && i < end; ++i) {
-      if (outside(i)) {
-        bad.note(i);
-        break;
-      }
-    }
+    const int64_t first = first_outside(index, begin, end, lower, upper);
+    if (first >= 0) bad.note(first);
     return true;
   });
   return bad.get();
@@ -81,8 +71,8 @@ template int64_t first_bad_sorted(const int32_t*, int64_t, int64_t);
 template int64_t first_bad_sorted(const int64_t*, int64_t, int64_t);
 
 int64_t first_out_of_range(const void* index, bool index_is_int64, int64_t count, int64_t lower, int64_t upper) {
-  if (index_is_int64) return first_outside(static_cast<const int64_t*>(index), count, lower, upper);
-  return first_outside(static_cast<const int32_t*>(index), count, lower, upper);
+  if (index_is_int64) return first_in_any_piece(static_cast<const int64_t*>(index), count, lower, upper);
+  return first_in_any_piece(static_cast<const int32_t*>(index), count, lower, upper);
 }
 
 }  // namespace reprocuda::cpu

@@ -1,6 +1,7 @@
 // Looks at an index before it is used: range and order.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -40,6 +41,15 @@ class OutsideRange {
   uint64_t last_;
   uint64_t signs_ = 0;
 };
+
+// The first position in [begin, end) whose index lies outside [lower, upper), or -1: quick where there is none.
+template <class Index>
+int64_t first_outside(const Index* index, int64_t begin, int64_t end, int64_t lower, int64_t upper) {
+  OutsideRange seen(lower, upper);
+  for (int64_t i = begin; i < end; ++i) seen.look_at(index[i]);
+  if (!seen.any()) return -1;
+  return std::find_if(index + begin, index + end, [&](int64_t at) { return at < lower || at >= upper; }) - index;
+}
 
 // Whether the index never decreases. Costs next to nothing unless it does not.
 template <class Index>

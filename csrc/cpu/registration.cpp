@@ -72,7 +72,7 @@ struct CpuBackend {
 
   static bool overwrite(const Overwrite& problem, const Tensor&) { return cpu::overwrite(problem); }
 
-  static void extremum(const Extremum& problem, const Tensor&) { cpu::extremum(problem); }
+  static int64_t extremum(const Extremum& problem, const Tensor&) { return cpu::extremum(problem); }
 
   static int64_t first_out_of_range(const Tensor& index, int64_t lower, int64_t upper) {
     return cpu::first_out_of_range(index.const_data_ptr(), index.scalar_type() == ScalarType::Long, index.numel(), lower,

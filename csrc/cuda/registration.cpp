@@ -114,7 +114,10 @@ struct CudaBackend {
     return true;
   }
 
-  static void extremum(const Extremum& problem, const Tensor& out) { cuda::extremum(problem, DeviceCall(out).context()); }
+  static int64_t extremum(const Extremum& problem, const Tensor& out) {
+    cuda::extremum(problem, DeviceCall(out).context());
+    return kNoneKnown;
+  }
 
   static void histogram(const Histogram& problem, const Tensor& out, bool counts) {
     int64_t* const result = static_cast<int64_t*>(out.mutable_data_ptr());

@@ -62,11 +62,7 @@ std::tuple<Tensor, Tensor> scatter_extremum(const Tensor& src, int64_t dim, cons
   if (same_outer) collapse(index_sizes, 0, dim);
   if (same_inner) collapse(index_sizes, dim + 1, index.dim());
   const auto strides = index.strides();
-  Tensor keys = index.numel() == 0 ? index : as_contiguous(view_as(index, index_sizes, Sizes(strides.begin(), strides.end())));
-  if (index.numel() > 0) {
-    const int64_t bad = Backend::first_out_of_range(keys, 0, dim_size);
-    if (bad >= 0) raise_index_out_of_range(op, keys, bad, dim, dim_size, /*as_index_error=*/true);
-  }
+  const Tensor keys = index.numel() == 0 ? index : as_contiguous(view_as(index, index_sizes, Sizes(strides.begin(), strides.end())));
   problem.inner_stride = same_inner ? 0 : 1;
   problem.row_stride = same_inner ? 1 : problem.inner;
   problem.outer_stride = same_outer ? 0 : problem.num_rows * problem.row_stride;
@@ -76,7 +72,8 @@ std::tuple<Tensor, Tensor> scatter_extremum(const Tensor& src, int64_t dim, cons
   problem.self = own ? own->const_data_ptr() : nullptr;
   problem.out = values.mutable_data_ptr();
   problem.arg = static_cast<int64_t*>(positions.mutable_data_ptr());
-  Backend::extremum(problem, values);
+  const int64_t bad = Backend::extremum(problem, values);
+  if (bad >= 0) raise_index_out_of_range(op, keys, bad, dim, dim_size, /*as_index_error=*/true);
   return {values, positions};
 }
 
