@@ -127,4 +127,6 @@ def cases() -> list[Case]:
             found.append(
                 SparseMm(100_000, 1_000_000, features, goals=goals("sparse.mm"), layout=layout, reduce=reduce)
             )
+    for features, dtype in ((4, "float32"), (7, "float32"), (1, "float64"), (5, "float64"), (16, "float64")):
+        found.append(SparseMm(100_000, 1_000_000, features, dtype, goals("sparse.mm"), layout="csr", reduce="mm"))
     return found

@@ -1,12 +1,11 @@
 // Sums over bags: blocks of bags by the kernels of bags_kernel.h, and the rest by the algorithm for rows in general.
 //
 // Plain sums are tried first, and kept where nothing was rounded; else the block is summed again between two ends, and what
-// these leave open, exactly. A block fits in the first-level cache.
+// these leave open, exactly. Sums of float64 are compensated, and again, more carefully, where that does not prove them. A block
+// fits in the first-level cache.
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
-#include "../numerics/interval.h"
 #include "accumulate.h"
 #include "bags.h"
 #include "bags_kernel.h"
@@ -65,9 +64,9 @@ class BagDriver {
     int32_t* flagged = nullptr;
     double* weights = nullptr;
     std::byte* limbs = nullptr;
-    const bool widens = narrow_weights() != nullptr;
+    const bool widens = !kIsWide && narrow_weights() != nullptr;
     const Workspace memory = lease([&](Layout& layout) {
-      sums = layout.take<double>(workers_ * 2 * elements);
+      sums = layout.take<double>(kIsWide ? 0 : workers_ * 2 * elements);
       undecided = layout.take<bool>(workers_ * block_bags_);
       flagged = layout.take<int32_t>(workers_ * p_.features);
       weights = layout.take<double>(widens ? workers_ * longest_ : 0);
@@ -83,6 +82,8 @@ class BagDriver {
   }
 
  private:
+  static constexpr bool kIsWide = std::is_same_v<T, double>;
+
   // An even cut of the rows and the bags together.
   int64_t first_bag(int64_t task, int64_t tasks) const {
     const int64_t wanted = part_begin(p_.num_rows + p_.num_bags, tasks, task);
@@ -99,18 +100,14 @@ class BagDriver {
     return low;
   }
 
-  const T* narrow_weights() const { return p_.weights_are_wide ? nullptr : static_cast<const T*>(p_.weights); }
-  const double* wide_weights() const { return p_.weights_are_wide ? static_cast<const double*>(p_.weights) : nullptr; }
+  bool weights_are_narrow() const { return kIsWide || !p_.weights_are_wide; }
+  const T* narrow_weights() const { return weights_are_narrow() ? static_cast<const T*>(p_.weights) : nullptr; }
+  const double* wide_weights() const { return weights_are_narrow() ? nullptr : static_cast<const double*>(p_.weights); }
 
   void run_range(int64_t begin, int64_t end, const BagScratch& scratch) const {
-    const RoundingScope scope(RoundingMode::kUpward);
-    if (p_.features < kFewestFeatures) {
-      return with_columns(std::make_integer_sequence<int, kFewestFeatures - 1>{}, [&](auto columns) {
-        enclose_narrow<decltype(columns)::value>(begin, end, scratch);
-      });
-    }
+    const RoundingScope scope(kIsWide ? RoundingMode::kNearest : RoundingMode::kUpward);
     // Products of 24-bit numbers fill fp64 alone.
-    int failures = std::is_same_v<T, float> && p_.weights != nullptr ? kMostFailures : 0;
+    int failures = kIsWide || (std::is_same_v<T, float> && p_.weights != nullptr) ? kMostFailures : 0;
     for (int64_t first = begin; first < end; first += block_bags_) {
       BagBlock<T> block;
       block.table = static_cast<const T*>(p_.table);
@@ -143,53 +140,6 @@ class BagDriver {
     }
   }
 
-  // Calls run with p_.features as a constant.
-  template <int... kCounts, class Run>
-  void with_columns(std::integer_sequence<int, kCounts...>, Run&& run) const {
-    (void)((p_.features == kCounts + 1 && (run(std::integral_constant<int, kCounts + 1>{}), true)) || ...);
-  }
-
-  // Rows narrower than the vectors: enclosed and rounded bag by bag, in round-up mode.
-  template <int kColumns>
-  void enclose_narrow(int64_t begin, int64_t end, const BagScratch& scratch) const {
-    constexpr int64_t kRowsAhead = 16;  // fetched before they are read
-    const T* const table = static_cast<const T*>(p_.table);
-    const T* const narrow = narrow_weights();
-    const double* const wide = wide_weights();
-    for (int64_t bag = begin; bag < end; ++bag) {
-      const int64_t first = p_.offsets[bag];
-      const int64_t last = p_.offsets[bag + 1];
-      const double start = first == last ? 0.0 : -0.0;
-      double high[kColumns];
-      double negated_low[kColumns];
-      for (int c = 0; c < kColumns; ++c) high[c] = negated_low[c] = start;
-      for (int64_t position = first; position < last; ++position) {
-        __builtin_prefetch(table + p_.rows[std::min(position + kRowsAhead, p_.num_rows - 1)] * kColumns);
-        const T* const row = table + p_.rows[position] * kColumns;
-        const double weight = narrow != nullptr ? to_double(narrow[position]) : wide != nullptr ? wide[position] : 1.0;
-        for (int c = 0; c < kColumns; ++c) {
-          const double product = weight * to_double(row[c]);  // exact
-          high[c] += product;
-          negated_low[c] -= product;
-        }
-      }
-      T* const out = static_cast<T*>(p_.out) + bag * kColumns;
-      int64_t left = 0;
-      for (int c = 0; c < kColumns; ++c) {
-        const bool divides = p_.mean && last > first;
-        T result;
-        const bool certain = divides ? certify_mean(-negated_low[c], high[c], last - first, &result)
-                                     : certify(-negated_low[c], high[c], &result);
-        if (certain) {
-          out[c] = result;
-        } else {
-          scratch.flagged[left++] = c;
-        }
-      }
-      if (left > 0) sum_exactly(bag, left, scratch);
-    }
-  }
-
   void sum_exactly(int64_t bag, int64_t num_flagged, const BagScratch& scratch) const {
     const int64_t first = p_.offsets[bag];
     const int64_t last = p_.offsets[bag + 1];
@@ -202,8 +152,8 @@ class BagDriver {
     job.grouping.offsets = p_.offsets;
     job.grouping.num_segments = p_.num_bags;
     job.grouping.num_rows = p_.num_rows;
-    job.grouping.weights = wide_weights();
-    if (const T* const narrow = narrow_weights()) {
+    job.grouping.weights = kIsWide ? static_cast<const double*>(p_.weights) : wide_weights();
+    if (const T* const narrow = kIsWide ? nullptr : narrow_weights()) {
       std::transform(narrow + first, narrow + last, scratch.weights, [](T weight) { return to_double(weight); });
       job.grouping.weights = scratch.weights - first;
     }
@@ -223,7 +173,7 @@ class BagDriver {
   int64_t block_bags_;
 };
 
-// Anything: fp64, a bag that only all threads together finish soon.
+// Anything: a bag that only all threads together finish soon.
 void sum_as_rows(const BagSum& problem) {
   const Plan plan{problem.rows, problem.offsets};
   Accumulation rows;
@@ -264,13 +214,12 @@ void bag_sum(const BagSum& problem) {
   const int workers = workers_for((problem.num_rows + problem.num_bags) * problem.features, kElementsPerWorker);
   const int64_t longest = longest_bag(problem);
   const bool even = workers == 1 || longest <= problem.num_rows / (2 * workers);
-  if (problem.dtype == Dtype::kFloat64 || !even || forced_first_stage() != FirstStage::kFilter) {
-    return sum_as_rows(problem);
-  }
+  if (!even || forced_first_stage() != FirstStage::kFilter) return sum_as_rows(problem);
   prefer_huge_pages(problem.out, problem.num_bags * problem.features * element_size(problem.dtype));
   switch (problem.dtype) {
     case Dtype::kFloat16: return BagDriver<Half>(problem, longest, workers).run();
     case Dtype::kBFloat16: return BagDriver<BFloat16>(problem, longest, workers).run();
+    case Dtype::kFloat64: return BagDriver<double>(problem, longest, workers).run();
     default: return BagDriver<float>(problem, longest, workers).run();
   }
 }

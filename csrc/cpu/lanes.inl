@@ -19,8 +19,13 @@ using Doubles = typename Vectors<L>::Double;
 template <int L>
 using Ints = typename Vectors<L>::Int;
 
+// In one instruction where it matters: GCC 12 makes eight masked moves of the loop for eight lanes.
 template <int L>
 inline Doubles<L> broadcast(double x) {
+#if defined(__x86_64__)
+  if constexpr (L == 8) return (Doubles<L>)_mm512_set1_pd(x);
+  if constexpr (L == 4) return (Doubles<L>)_mm256_set1_pd(x);
+#endif
   Doubles<L> all;
   for (int lane = 0; lane < L; ++lane) all[lane] = x;
   return all;
@@ -134,6 +139,34 @@ inline void store_bits(T* to, Ints<L> bits) {
   }
 }
 
+#if defined(__x86_64__)
+// L lanes at the front of a register of AVX-512, which rounds as its instruction says. What is behind them is left open.
+template <int L>
+inline __m512d front(Doubles<L> x) {
+  if constexpr (L == 8) return (__m512d)x;
+  if constexpr (L == 4) return _mm512_castpd256_pd512((__m256d)x);
+  if constexpr (L == 2) return _mm512_castpd128_pd512((__m128d)x);
+}
+
+template <int L>
+inline __m256 nearest_floats(Doubles<L> x) {
+  return _mm512_cvt_roundpd_ps(front<L>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+// Of L floats, the quiet NaN where they are NaNs.
+template <int L>
+inline void store_floats(float* to, __m256 x) {
+  const __mmask8 invalid = _mm256_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m256i nan = _mm256_set1_epi32(static_cast<int>(FloatFormat<float>::kQuietNaN));
+  const __m256i bits = _mm256_mask_mov_epi32(_mm256_castps_si256(x), invalid, nan);
+  if constexpr (L == 8) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bits);
+  } else {
+    _mm256_mask_storeu_epi32(to, (1 << L) - 1, bits);
+  }
+}
+#endif
+
 // a becomes a + b, and what the rounding lost is returned. Needs round-to-nearest.
 template <int L>
 inline Doubles<L> accumulate_two_sum(Doubles<L>* a, Doubles<L> b) {
@@ -150,6 +183,7 @@ inline Doubles<L> fused(Doubles<L> a, Doubles<L> b, Doubles<L> c) {
 #if defined(__x86_64__)
   if constexpr (L == 8) return (Doubles<L>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
   if constexpr (L == 4) return (Doubles<L>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+  if constexpr (L == 2 && kLanes > 2) return (Doubles<L>)_mm_fmadd_pd((__m128d)a, (__m128d)b, (__m128d)c);
 #endif
   Doubles<L> result;
   for (int lane = 0; lane < L; ++lane) result[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
@@ -196,16 +230,15 @@ struct IntervalLanes {
   [[gnu::always_inline]] bool store_certified(T* to) const {
     const Doubles<L> low = -negated_low;
 #if defined(__x86_64__)
-    if constexpr (std::is_same_v<T, float> && L == 8) {
-      constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-      const __m256i upper = _mm256_castps_si256(_mm512_cvt_roundpd_ps((__m512d)high, kNearest));
-      const __m256i lower = _mm256_castps_si256(_mm512_cvt_roundpd_ps((__m512d)low, kNearest));
-      const __mmask8 invalid = _mm512_cmp_pd_mask((__m512d)high, (__m512d)high, _CMP_UNORD_Q);
-      const __mmask8 exact = _mm512_cmp_pd_mask((__m512d)high, (__m512d)low, _CMP_EQ_OQ);
-      const __mmask8 agree = _mm256_cmpeq_epi32_mask(upper, lower);
-      if ((invalid | exact | agree) != 0xff) return false;
-      const __m256i nan = _mm256_set1_epi32(static_cast<int>(FloatFormat<float>::kQuietNaN));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_mask_mov_epi32(upper, invalid, nan));
+    if constexpr (std::is_same_v<T, float> && kLanes == 8 && L > 1) {
+      constexpr __mmask8 kAll = (1 << L) - 1;
+      const __m256 upper = nearest_floats<L>(high);
+      const __m256 lower = nearest_floats<L>(low);
+      const __mmask8 invalid = _mm512_cmp_pd_mask(front<L>(high), front<L>(high), _CMP_UNORD_Q);
+      const __mmask8 exact = _mm512_cmp_pd_mask(front<L>(high), front<L>(low), _CMP_EQ_OQ);
+      const __mmask8 agree = _mm256_cmpeq_epi32_mask(_mm256_castps_si256(upper), _mm256_castps_si256(lower));
+      if (((invalid | exact | agree) & kAll) != kAll) return false;
+      store_floats<L>(to, upper);
       return true;
     }
 #endif

@@ -73,6 +73,50 @@ def test_five_thousand_adversarial_outputs(how, name):
     got = reprocuda.embedding_bag(indices, table, offsets, mode=mode, per_sample_weights=weights)
     want = fractions(table, indices, sizes, name, mean=how == "mean", weights=weights)
     assert_same_bits(got, want, f"{how} {name}")
+    for width in range(1, 8):  # narrower than a vector
+        narrow = table[:, :width].contiguous()
+        got = reprocuda.embedding_bag(indices, narrow, offsets, mode=mode, per_sample_weights=weights)
+        assert_same_bits(got, want[:, :width].contiguous(), f"{how} {name} {width}")
+
+
+@pytest.mark.parametrize("features", [1, 2, 3, 6, 8, 40])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_a_low_half_of_a_product_decides_a_tie(mode, sign, features):
+    """1 + 2^-23 + 2^-30 + 2^-53, a tie, and 2^-110: what one product leaves where others take its high half back."""
+    first, second = 1 + 2.0**-30, 1 + 2.0**-23
+    pairs = [(first, second), (2.0**-57 * first, second), (-(2.0**-57), first * second), (0.0, 1.0)]
+    weights, column = torch.tensor(pairs, dtype=torch.float64).T
+    table = (sign * column)[:, None].expand(4, features).contiguous()
+    got = reprocuda.embedding_bag(torch.arange(4)[None], table, mode="sum", per_sample_weights=weights[None])
+    if mode == "mean":
+        matrix = torch.sparse_csr_tensor([0, 4], [0, 1, 2, 3], weights, (1, 4), check_invariants=True)
+        got = reprocuda.sparse_mm(matrix, table, "mean")
+    want = fractions(table, torch.arange(4), torch.tensor([4]), "float64", mean=mode == "mean", weights=weights)
+    assert_same_bits(got, want)
+    assert want[0, 0] != sign * (first * second) / (4 if mode == "mean" else 1)
+
+
+@pytest.mark.parametrize("features", [1, 2, 5, 8, 24])
+def test_products_at_both_ends_of_float64(features):
+    """Bits below the smallest number, overflows that are taken back, zeros of either sign."""
+    generator = torch.Generator().manual_seed(9)
+
+    def drawn(count, *exponents):
+        powers = torch.tensor(exponents)[torch.randint(len(exponents), count, generator=generator)]
+        odd = 1 + 2.0**-30 * torch.randint(4, count, generator=generator)
+        signs = torch.randint(-1, 2, count, generator=generator)
+        return torch.ldexp(odd.double() * signs, powers)
+
+    for exponents in ((-540, -500, -30), (-1040, -36, 0), (500, 523, 524, -500)):
+        table = drawn((30, features), *exponents)
+        table[::7] = -0.0
+        sizes = torch.randint(0, 5, (400,), generator=generator)
+        indices = torch.randint(30, (int(sizes.sum()),), generator=generator)
+        weights = drawn(indices.shape, *exponents)
+        offsets = sizes.cumsum(0) - sizes
+        got = reprocuda.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=weights)
+        assert_same_bits(got, fractions(table, indices, sizes, "float64", weights=weights), f"{exponents}")
 
 
 def problem(features, dtype, kind, generator, bags=40, rows=60):
@@ -86,7 +130,7 @@ def problem(features, dtype, kind, generator, bags=40, rows=60):
 def test_every_way_gives_the_bits_of_every_other(name):
     """Vectors that overlap, several tiles; plain sums, intervals and exact ones: all as the exact stage has them."""
     generator = torch.Generator().manual_seed(6)
-    for features in (1, 7, 8, 9, 31, 64, 100, 129, 300):
+    for features in (*range(1, 10), 31, 64, 100, 129, 300):
         for kind in KINDS:
             table, indices, sizes, weights = problem(features, DTYPES[name], kind, generator)
             offsets = sizes.cumsum(0) - sizes
@@ -152,7 +196,7 @@ from tests.operators.test_reductions import KINDS
 digest, generator = hashlib.sha256(), torch.Generator().manual_seed(8)
 for dtype in DTYPES.values():
     for kind in KINDS:
-        for features in (8, 13, 70):
+        for features in (1, 2, 3, 5, 6, 8, 13, 70):
             table, indices, sizes, weights = problem(features, dtype, kind, generator)
             offsets = sizes.cumsum(0) - sizes
             for mode, factors in (("sum", None), ("mean", None), ("sum", weights), ("max", None)):
