@@ -20,8 +20,8 @@ inline int64_t fixed_batch(const FixedWindow& window) { return int64_t{1} << (62
 struct FixedBinsKernels {
   // cells[t] becomes self[t]; returns whether all fit.
   bool (*start)(const FixedWindow&, int64_t* cells, const double* self, int64_t count);
-  // Adds src[i] to the cell that keys[i] names, for a batch at most. Sets *fits to false, and stops, where one does not.
-  // Returns the position of the first key out of range, where it stops, or -1.
+  // Adds src[i] to the cell that keys[i] names, for a batch at most. Sets *fits: whether all did, else the cells are worth
+  // nothing. Returns the position of the first key out of range, where it stops, or -1.
   int64_t (*add_int32)(const FixedWindow&, int64_t* cells, int64_t num_targets, const int32_t* keys, const double* src,
                        int64_t first, int64_t last, bool* fits);
   int64_t (*add_int64)(const FixedWindow&, int64_t* cells, int64_t num_targets, const int64_t* keys, const double* src,

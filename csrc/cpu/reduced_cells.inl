@@ -115,9 +115,15 @@ void add_entries_to_reduced_cells(double* cells, const Entry<T>* entries, int64_
   for (; i < count; ++i) add_to_reduced_cell<Family, T>(cell(i), to_double(entries[i].value));
 }
 
+template <class Lanes, int L>
+struct MergedCells {
+  Lanes lanes;
+  Ints<L> touched;  // in any of the sets: two empty cells may merge into one that does not look empty
+};
+
 // The cells of L outputs side by side, of all sets together.
 template <class Lanes, class T, int L>
-inline Lanes merged_cells(const FinishJob<T>& job, int64_t output) {
+inline MergedCells<Lanes, L> merged_cells(const FinishJob<T>& job, int64_t output) {
   constexpr int kStates = Lanes::kStates;
   const auto of_set = [&](int64_t set) {
     const double* const cells = job.sets + set * job.set_stride + output * kStates;
@@ -131,16 +137,21 @@ inline Lanes merged_cells(const FinishJob<T>& job, int64_t output) {
     }
     return lanes;
   };
-  Lanes merged = of_set(0);
-  for (int64_t set = 1; set < job.num_sets; ++set) merged.merge(of_set(set));
+  const Lanes first = of_set(0);
+  MergedCells<Lanes, L> merged{first, first.touched()};
+  for (int64_t set = 1; set < job.num_sets; ++set) {
+    const Lanes other = of_set(set);
+    merged.touched |= other.touched();
+    merged.lanes.merge(other);
+  }
   return merged;
 }
 
 // Whether it vouches for the output, which is then written. If not, nothing is: the next stage still needs `self`.
 template <class Family, class T>
 inline bool finish_reduced_cell(const FinishJob<T>& job, int64_t output) {
-  auto cell = merged_cells<CellOf<Family, T>, T, 1>(job, output);
-  if (cell.touched()[0] == 0) {
+  auto [cell, touched] = merged_cells<CellOf<Family, T>, T, 1>(job, output);
+  if (touched[0] == 0) {
     job.out[output] = job.self == nullptr ? from_bits<T>(0) : job.self[output];
     return true;
   }
@@ -155,14 +166,13 @@ inline bool finish_reduced_cell(const FinishJob<T>& job, int64_t output) {
 // The same for kLanes outputs; false also where one alone would be vouched for.
 template <class Family, class T>
 inline bool finish_reduced_cells_together(const FinishJob<T>& job, int64_t output) {
-  auto cells = merged_cells<typename Family::template Of<T, kLanes>, T, kLanes>(job, output);
-  const Ints<kLanes> untouched = ~cells.touched();
+  auto [cells, touched] = merged_cells<typename Family::template Of<T, kLanes>, T, kLanes>(job, output);
   if (job.self != nullptr && job.include_self) cells.add(load<kLanes>(job.self + output));
   T results[kLanes];
   if (!cells.store_certified(results)) return false;
   // Without branches: which outputs are touched is as good as random.
   using Words = WordsOf<sizeof(T), kLanes>;
-  const Words mask = __builtin_convertvector(untouched, Words);
+  const Words mask = __builtin_convertvector(~touched, Words);
   const Words kept = job.self == nullptr ? Words{} : load_vector<Words>(job.self + output);
   store_vector(job.out + output, (load_vector<Words>(results) & ~mask) | (kept & mask));
   return true;

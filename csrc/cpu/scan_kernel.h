@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "kernel_includes.h"
 #include "pair_sum.h"

@@ -113,10 +113,14 @@ template <class Error>
                ", at position ", position);
 }
 
-// Before an out= tensor is prepared, which an error must leave as it was.
+// Before an out= tensor is prepared, which an error must leave as it was. Repeats of an expanded index are not looked at.
 template <class Backend, class Error>
 void check_targets(const Tensor& index, int64_t dim, int64_t size, const char* op) {
-  if (Backend::first_out_of_range(as_contiguous(index), 0, size) >= 0) raise_bad_target<Error>(index, dim, 0, size, op);
+  Tensor distinct = index;
+  for (int64_t d = 0; d < index.dim(); ++d) {
+    if (index.stride(d) == 0 && index.size(d) > 1) distinct = torch::stable::narrow(distinct, d, 0, 1);
+  }
+  if (Backend::first_out_of_range(as_contiguous(distinct), 0, size) >= 0) raise_bad_target<Error>(index, dim, 0, size, op);
 }
 
 template <class Backend>

@@ -54,3 +54,22 @@ def test_products_of_threads_and_orders(targets, dtype):
         order = torch.randperm(150_000, generator=generator)
         with threads(count):
             assert_same_bits(reprocuda.scatter_reduce(before, 0, index[order], source[order], "prod"), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_what_no_worker_has_an_element_for_stands(reduce, dtype):
+    """Several workers have cells of their own for the same targets, most of which nothing is aimed at."""
+    generator = torch.Generator().manual_seed(3)
+    rows, targets = 70_000, 5000
+    index = torch.randint(targets // 9, (rows,), generator=generator) * 9
+    before = make("special", (targets,), DTYPES[dtype], generator)
+    source = (1 + torch.rand(rows, generator=generator) / 64).to(DTYPES[dtype])
+    wanted = oracle.exact_segment_reductions(
+        to_numpy_bits(source), index, targets, dtype, reduce, initial=to_numpy_bits(before), include_self=False
+    )
+    for algorithm in ("auto", "bins", "partition"):
+        for count in (1, 2, 7):
+            with forced(algorithm), threads(count):
+                got = reprocuda.scatter_reduce(before, 0, index, source, reduce, include_self=False)
+            assert (to_numpy_bits(got) == wanted).all(), (algorithm, count)
