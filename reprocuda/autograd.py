@@ -44,12 +44,12 @@ def needs_autograd(base: Tensor | None, src: Tensor | None = None) -> bool:
 
 
 def needs_operators(op: str) -> bool:
-    """Whether only the custom operators themselves serve: in compiled code and inside torch.func.functionalize.
+    """Whether only the custom operators themselves serve: in compiled and traced code, and in torch.func.functionalize.
 
     Raises:
         RuntimeError: functionalize together with another transform, which `op` would have to meet as a Function.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         return True
     if not torch._C._are_functorch_transforms_active():
         return False

@@ -164,7 +164,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     if out is not None or index.dtype != torch.int64 or index.device != input.device or input.numel() == 0:
         return torch.take(input, index) if out is None else torch.take(input, index, out=out)
-    return _points(input.reshape(-1), [index])
+    return _points(input.reshape(-1), [index.contiguous()])
 
 
 def _own_position(input: Tensor, dim: int, shape: list[int]) -> Tensor:

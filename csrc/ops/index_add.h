@@ -15,9 +15,10 @@ inline constexpr const char* kIndexAddSchemas[] = {
     "Tensor(a!) out) -> ()",
 };
 
-// torch: a bad index is an IndexError, but for index_add with int64 of what is no vector a RuntimeError.
-inline bool is_index_error(const Tensor& self, const Tensor& index, Reduction reduction) {
-  return reduction != Reduction::kSum || self.dim() <= 1 || index.scalar_type() == ScalarType::Int;
+// torch: a bad index is an IndexError, but for index_add with int64 and without a factor of what is no vector a
+// RuntimeError.
+inline bool is_index_error(const Tensor& self, const Tensor& index, Reduction reduction, const Alpha& alpha) {
+  return reduction != Reduction::kSum || self.dim() <= 1 || index.scalar_type() == ScalarType::Int || !alpha.is_one;
 }
 
 [[noreturn]] inline void raise_index_out_of_range(const char* op, const Tensor& index, int64_t position, int64_t dim,
@@ -66,7 +67,7 @@ void index_rows_into(Target target, int64_t dim, const Tensor& index, const Tens
   problem.index_is_int64 = keys.scalar_type() == ScalarType::Long;
   const int64_t bad = Backend::accumulate(problem, out);
   if (bad >= 0) {
-    raise_index_out_of_range(op, index, bad, dim, problem.num_targets, is_index_error(out, index, how.reduction));
+    raise_index_out_of_range(op, index, bad, dim, problem.num_targets, is_index_error(out, index, how.reduction, alpha));
   }
   target.commit();
 }
@@ -93,7 +94,7 @@ void index_rows_in_place(const Tensor& self, int64_t dim, const Tensor& index, c
     const Tensor dense_keys = as_contiguous(keys);
     const int64_t bad = Backend::first_out_of_range(dense_keys, 0, self.size(dim));
     if (bad >= 0) {
-      raise_index_out_of_range(op, dense_keys, bad, dim, self.size(dim), is_index_error(self, index, how.reduction));
+      raise_index_out_of_range(op, dense_keys, bad, dim, self.size(dim), is_index_error(self, index, how.reduction, alpha));
     }
     const TouchedRows touched(self, dim, dense_keys);
     index_rows_into<Backend>(Target::in_place(touched.rows(), op), dim, touched.index(), rows, alpha, how, op);

@@ -16,8 +16,10 @@ from ..alpha import Number
 from ..autocast import widest
 from ..autograd import needs_operators, transforms_active
 from ..irregular import judge, judge_in_place
+from ..layout import laid_out_as
 from ..overwriting import overwrite, overwrite_
 from ..plan import has_data
+from ..reduction import is_torchs
 from ..routes import ElementRoute, RowRoute
 from ..signatures import typed
 from .reductions import scatter_reduce, scatter_reduce_
@@ -30,6 +32,11 @@ def _one_source(op: str, src: Tensor | Number | None, value: Number | None) -> T
         given = "neither" if src is None else "both"
         raise TypeError(f"{op}(): expected one of the arguments 'src' and 'value', got {given}")
     return src if value is None else value
+
+
+def _reduces_as_torch(input: Tensor, reduce: str | None) -> bool:
+    """Products that are torch's own, whose scatter takes tensors that require a gradient; and what torch refuses."""
+    return reduce not in (None, "add", "multiply") or (reduce == "multiply" and is_torchs(input, "prod"))
 
 
 def _expanded(input: Tensor, index: Tensor, value: Number) -> Tensor:
@@ -77,15 +84,14 @@ def scatter(
         tensor([1., 0., 3.])
     """
     src = _one_source("scatter", src, value)
+    if _reduces_as_torch(input, reduce):
+        return torch.scatter(input, dim, index, src, reduce=reduce, **({} if out is None else {"out": out}))
     if reduce == "add":
         src = src if isinstance(src, Tensor) else _expanded(input, index, src)
         return scatter_add(input, dim, index, src, out=out)
     if reduce == "multiply":
         src = src if isinstance(src, Tensor) else _expanded(input, index, src)
         return scatter_reduce(input, dim, index, src, "prod", out=out)
-    if reduce is not None:
-        given = {"out": out} if out is not None else {}
-        return torch.scatter(input, dim, index, src, reduce=reduce, **given)
     if not isinstance(src, Tensor):  # one value: there is no order
         return torch.scatter(input, dim, index, src) if out is None else torch.scatter(input, dim, index, src, out=out)
     if out is not None:
@@ -127,13 +133,13 @@ def scatter_(
         tensor([0., 4.])
     """
     src = _one_source("scatter_", src, value)
+    if _reduces_as_torch(input, reduce):
+        return input.scatter_(dim, index, src, reduce=reduce)
     if reduce == "add":
         return scatter_add_(input, dim, index, src if isinstance(src, Tensor) else _expanded(input, index, src))
     if reduce == "multiply":
         src = src if isinstance(src, Tensor) else _expanded(input, index, src)
         return scatter_reduce_(input, dim, index, src, "prod")
-    if reduce is not None:
-        return input.scatter_(dim, index, src, reduce=reduce)
     if not isinstance(src, Tensor):
         return input.scatter_(dim, index, src)
     if needs_operators("scatter_"):
@@ -325,7 +331,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         flat = index_put(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     except IndexError as error:
         raise _named("put", error) from None
-    return flat.reshape(input.shape)
+    return laid_out_as(flat.reshape(input.shape), input)
 
 
 @typed

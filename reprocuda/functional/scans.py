@@ -79,7 +79,8 @@ def _in_place(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Te
         return native(input, dim, dtype=dtype)
     refuse_inference_update(input)
     if needs_operators(f"{op}_") or transforms_active():
-        return replace_with(input, _of_dtype(op, input, dim, input.dtype, None))
+        # Of a copy: the derivative needs what was there before.
+        return replace_with(input, _of_dtype(op, input.clone(), dim, input.dtype, None))
     if input.is_conj() or input.is_neg() or (input.requires_grad and torch.is_grad_enabled()):
         # Such a view has to be resolved, and the derivative needs what was there before: copies, both.
         return input.copy_(_of_dtype(op, input.clone(), dim, input.dtype, None))

@@ -16,6 +16,7 @@ from ..alpha import Alpha, python_number, split_alpha
 from ..autocast import widest
 from ..autograd import accumulate, accumulate_, needs_operators
 from ..irregular import judge, judge_in_place
+from ..layout import laid_out_as
 from ..overwriting import overwrite, overwrite_
 from ..plan import SegmentPlan, has_data
 from ..points import PointRoute, has_mask, normalize_indices, on_device_of
@@ -250,9 +251,11 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
             return ops.index_put_masked(input, [indices[place] for place in places], places, values)
         tensors, dims = normalize_indices(input, indices)
         if direct:
-            return (ops.index_put if accumulate else ops.index_put_overwrite)(input, tensors, dims, values)
-        combine = autograd.accumulate if accumulate else overwrite
-        return combine(PointRoute(tuple(dims)), input, values, tuple(tensors))
+            result = (ops.index_put if accumulate else ops.index_put_overwrite)(input, tensors, dims, values)
+        else:
+            combine = autograd.accumulate if accumulate else overwrite
+            result = combine(PointRoute(tuple(dims)), input, values, tuple(tensors))
+        return laid_out_as(result, input)
     except ValueError as reason:
         native = torch.ops.aten.index_put
         return judge("index_put", reason, native, input, list(indices), values, accumulate, overwrites=not accumulate)

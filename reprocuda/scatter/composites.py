@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .. import functional, reading
 from ..elementary import exp, log, sqrt
+from ..layout import laid_out_as
 from ..signatures import typed
 from .reductions import counts, scatter_sum
 from .support import align, check_dim, check_index, check_out, reports_index, result_shape, size_of_result
@@ -104,10 +105,10 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
     """
     op = "scatter_softmax"
     where, dim, size = _groups(op, src, index, dim, dim_size)
-    dtype, src = src.dtype, _wide(src)
-    powers = exp(src - reading.gather(_largest(src, where, dim, size), dim, where))
+    wide = _wide(src)
+    powers = exp(wide - reading.gather(_largest(wide, where, dim, size), dim, where))
     sums = scatter_sum(powers, where, dim, dim_size=size)
-    return (powers / reading.gather(sums, dim, where)).to(dtype)
+    return laid_out_as((powers / reading.gather(sums, dim, where)).to(src.dtype), src)
 
 
 @typed

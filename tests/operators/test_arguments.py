@@ -75,6 +75,8 @@ OUT_OF_RANGE = {
     "index_add": (IndexError, lambda ns, i: ns.index_add(x(3), 0, i, ones(1))),
     "index_add rows": (RuntimeError, lambda ns, i: ns.index_add(x(3, 2), 0, i, ones(1, 2))),
     "index_add_": (IndexError, lambda ns, i: ns.index_add_(x(3), 0, i, ones(1))),
+    "index_add rows times alpha": (IndexError, lambda ns, i: ns.index_add(x(3, 2), 0, i, ones(1, 2), alpha=0.5)),
+    "index_add_ rows times alpha": (IndexError, lambda ns, i: ns.index_add_(x(3, 2), 0, i, ones(1, 2), alpha=2)),
     "index_add last dim": (RuntimeError, lambda ns, i: ns.index_add(x(2, 3), 1, i, ones(2, 1))),
     "scatter_add": (RuntimeError, lambda ns, i: ns.scatter_add(x(3), 0, i, ones(1))),
     "scatter_add_": (RuntimeError, lambda ns, i: ns.scatter_add_(x(3), 0, i, ones(1))),

@@ -117,3 +117,22 @@ def test_what_torch_refuses_stays_refused():
             ):
                 with pytest.raises(NotImplementedError):
                     call()
+
+
+@pytest.mark.filterwarnings("ignore:The reduce argument")
+@pytest.mark.parametrize("source", [torch.tensor([2j, 3j, 1 + 1j]), 2j], ids=["tensor", "number"])
+def test_scatters_product_takes_what_requires_a_gradient(source):
+    """As torch's, whose error comes with the backward; scatter_reduce refuses it before."""
+    index = torch.tensor([0, 0, 1])
+    x = torch.ones(2, dtype=torch.complex64, requires_grad=True)
+    want = torch.scatter(x, 0, index, source, reduce="multiply")
+    for ours in (
+        reprocuda.scatter(x, 0, index, source, reduce="multiply"),
+        reprocuda.scatter_(x.clone(), 0, index, source, reduce="multiply"),
+    ):
+        assert torch.equal(ours, want) and ours.requires_grad
+        with pytest.raises(RuntimeError, match="not implemented"):
+            ours.abs().sum().backward()
+    with torch.no_grad():
+        out = torch.empty(2, dtype=torch.complex64)
+        assert torch.equal(reprocuda.scatter(x, 0, index, source, reduce="multiply", out=out), want)
