@@ -10,9 +10,9 @@ import torch
 
 import reprocuda
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
 from tests.operators.forcing import STAGES, forced
-from tests.operators.test_reductions import KINDS, make
 
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = 20
@@ -192,7 +192,7 @@ import torch
 import reprocuda
 from tests.operators.bits import DTYPES, to_numpy_bits
 from tests.operators.test_bag_sums import problem
-from tests.operators.test_reductions import KINDS
+from tests.operators.adversarial import KINDS
 digest, generator = hashlib.sha256(), torch.Generator().manual_seed(8)
 for dtype in DTYPES.values():
     for kind in KINDS:

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import reprocuda
+from tests.operators.adversarial import make
 from tests.operators.bits import assert_same_bits, threads
 from tests.operators.forcing import forced
-from tests.operators.test_reductions import make
 
 COMPLEX = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -9,9 +9,9 @@ from torch.nn.functional import embedding_bag as torchs
 import reprocuda
 from reprocuda import bags
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
 from tests.operators.forcing import STAGES, forced
-from tests.operators.test_reductions import KINDS, make
 
 pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
 ROWS, INDICES, FEATURES = 9, 60, 21

@@ -9,8 +9,8 @@ import torch
 import reprocuda
 from reprocuda import scatter
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, to_numpy_bits
-from tests.operators.test_reductions import KINDS, make
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse (CSR|CSC) tensor support is in beta.*")
 NUM_TARGETS, NUM_ROWS, LENGTH = 900, 5000, 9

@@ -8,8 +8,8 @@ import torch
 import reprocuda
 from reprocuda.histograms import edges_by_ends
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
-from tests.operators.test_reductions import KINDS, make
 
 pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
 NAN = float("nan")

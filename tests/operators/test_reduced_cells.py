@@ -7,9 +7,9 @@ import torch
 
 import reprocuda
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
 from tests.operators.forcing import forced
-from tests.operators.test_reductions import KINDS, make
 
 REDUCTIONS = ("sum", "mean", "prod", "amax", "amin")
 

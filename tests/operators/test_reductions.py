@@ -14,34 +14,13 @@ import torch
 import reprocuda
 from tests import oracle
 from tests.numerics.generators import beside_a_tie
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
 from tests.operators.forcing import STAGES, forced
 
 REDUCTIONS = ("sum", "mean", "prod", "amax", "amin")
-KINDS = ("normal", "small integers", "wide", "extreme", "beside one", "special")
 TARGETS = 7
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def make(kind: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    def integers(low, high):
-        return torch.randint(low, high, shape, generator=generator).double()
-
-    normal = torch.randn(shape, generator=generator, dtype=torch.float64)
-    if kind == "normal":
-        return normal.to(dtype)
-    if kind == "small integers":  # ties, zeros
-        return integers(-9, 10).to(dtype)
-    if kind == "wide":
-        return (normal * 2.0 ** integers(-40, 41)).to(dtype)
-    if kind == "extreme":  # overflow, gradual underflow
-        top = 1000 if dtype == torch.float64 else 127
-        return (normal * 2.0 ** integers(-top - 40, top)).to(dtype)
-    if kind == "beside one":
-        return (1 + integers(-3, 4) * torch.finfo(dtype).eps).to(dtype)
-    special = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1, -1, 3], dtype=torch.float64)
-    drawn = special[integers(0, 8).long()]
-    return torch.where(torch.rand(shape, generator=generator) < 0.8, normal, drawn).to(dtype)
 
 
 def check(got, x, index, source, reduce, include_self, dtype) -> int:
@@ -109,7 +88,8 @@ def test_many_targets_in_cells(reduce, dtype):
 PROGRAM = """
 import hashlib, torch, reprocuda
 from tests.operators.bits import DTYPES, to_numpy_bits
-from tests.operators.test_reductions import KINDS, REDUCTIONS, make
+from tests.operators.adversarial import KINDS, make
+from tests.operators.test_reductions import REDUCTIONS
 generator, digest = torch.Generator().manual_seed(5), hashlib.sha256()
 for dtype in DTYPES.values():
     for kind in KINDS:

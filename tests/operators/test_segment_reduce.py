@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import reprocuda
 from reprocuda import ops, segments
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, NAMES, assert_same_bits, threads, to_numpy_bits
 from tests.operators.forcing import forced
-from tests.operators.test_reductions import KINDS, make
 
 REDUCTIONS = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin", "prod": "prod"}
 EMPTY = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}

@@ -8,8 +8,8 @@ import torch
 
 import reprocuda
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, threads, to_numpy_bits
-from tests.operators.test_reductions import KINDS, make
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse (CSR|CSC) tensor support is in beta.*")
 REDUCTIONS = ("sum", "mean", "amax", "amin")

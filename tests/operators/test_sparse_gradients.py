@@ -9,8 +9,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import reprocuda
 from tests import oracle
+from tests.operators.adversarial import make
 from tests.operators.bits import DTYPES, to_numpy_bits
-from tests.operators.test_reductions import make
 from tests.operators.test_sparse import REDUCTIONS, exact_product, random_matrix
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse (CSR|CSC) tensor support is in beta.*")

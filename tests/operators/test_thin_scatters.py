@@ -5,9 +5,9 @@ import torch
 
 import reprocuda
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
 from tests.operators.forcing import STAGES, forced
-from tests.operators.test_reductions import KINDS, make
 
 TARGETS, COLUMNS = 400, 24
 

@@ -10,8 +10,8 @@ import torch
 import reprocuda
 from reprocuda import ops
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
-from tests.operators.test_reductions import KINDS, make
 
 LENGTHS = torch.tensor([3, 0, 1, 9, 0, 7])
 pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")

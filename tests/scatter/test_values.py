@@ -35,8 +35,8 @@ from reprocuda.scatter import (
     segment_sum_csr,
 )
 from tests import oracle
+from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
-from tests.operators.test_reductions import KINDS, make
 
 TARGETS = 7
 PACKAGE = importlib.import_module("reprocuda.scatter")
