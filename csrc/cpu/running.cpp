@@ -1,7 +1,8 @@
 // Running products and log-sum-exps on the CPU, in the order of numerics/running.h.
 //
 // What: tiles of 8 streams by 64 elements, so that vectors hold streams and no chain of products runs in one register. Where
-// there are slices enough, each stream is a slice, block after block; else streams are neighbouring blocks of one slice.
+// there are slices enough, each stream is a slice, block after block; else streams are neighbouring blocks of one slice. For
+// products of short slices that fit in a small buffer together with their neighbours, there are no tiles.
 // Guarantee: the order knows nothing of lanes or threads, so neither changes a bit.
 // Cost: one pass; two, of which the first writes nothing, where one slice is shared among threads, group by group.
 #include "running.h"
@@ -40,11 +41,13 @@ class Slices {
         kernels_(selected_kernels<Op, T>()), workers_(workers_for(count_ * length_, kGrain)) {}
 
   void run() const {
-    if (kernels_.short_slices != nullptr && length_ <= kRunningBlock && inner_ == 1) {
-      const int64_t batch = (kGrain + length_ - 1) / length_;
-      return run_shares(workers_, (count_ + batch - 1) / batch, [&](int, int64_t task) {
-        const int64_t start = task * batch * length_ * Op::kComponents;
-        kernels_.short_slices(in_ + start, out_ + start, std::min(batch, count_ - task * batch), static_cast<int>(length_));
+    const int64_t block = length_ * step_;
+    if (kernels_.short_slices != nullptr && length_ <= kRunningBlock && block <= kShortCells) {
+      const int64_t blocks = count_ / inner_;
+      const int64_t batch = (kGrain + block - 1) / block;
+      return run_shares(workers_, (blocks + batch - 1) / batch, [&](int, int64_t task) {
+        const int64_t start = task * batch * block;
+        kernels_.short_slices(in_ + start, out_ + start, std::min(batch, blocks - task * batch), length_, inner_);
       });
     }
     const int64_t lane_groups = (count_ + kRunningLanes - 1) / kRunningLanes;

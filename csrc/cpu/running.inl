@@ -122,24 +122,63 @@ void precede_tile(Tile<Op>& tile, const TileShape& shape, const Preceding<Op> (&
   }
 }
 
+// The product of pairs (re, im), by the steps of ComplexProduct.
+template <int... kLane>
+inline Doubles<kLanes> multiply_pairs(Doubles<kLanes> a, Doubles<kLanes> b, std::integer_sequence<int, kLane...>) {
+  const Doubles<kLanes> real = __builtin_shuffle(a, Ints<kLanes>{kLane / 2 * 2 ...});
+  const Doubles<kLanes> imag = __builtin_shuffle(a, Ints<kLanes>{kLane / 2 * 2 + 1 ...});
+  const Doubles<kLanes> crossed = imag * __builtin_shuffle(b, Ints<kLanes>{(kLane ^ 1)...});
+  constexpr int64_t kSign = std::numeric_limits<int64_t>::min();
+  return real * b + (Doubles<kLanes>)((Ints<kLanes>)crossed ^ Ints<kLanes>{(kLane % 2 == 0 ? kSign : 0)...});
+}
+
+// A row of `count` numbers, side by side, each combined with what is before it. The rest of a row goes through a vector as well:
+// from a complex product of scalars GCC 12 makes a fused one, whatever -ffp-contract says.
+template <class Op>
+inline void combine_neighbours(const typename Op::Cell* before, typename Op::Cell* row, int64_t count) {
+  using Vector = typename VectorOf<typename Op::Cell>::type;
+  const auto combined = [](Vector first, Vector own) {
+    if constexpr (Op::kComponents == 1) {
+      return first * own;
+    } else {
+      return multiply_pairs(first, own, std::make_integer_sequence<int, kLanes>());
+    }
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    store_vector(row + i, combined(load_vector<Vector>(before + i), load_vector<Vector>(row + i)));
+  }
+  if (i == count) return;
+  const size_t bytes = static_cast<size_t>(count - i) * sizeof(typename Op::Cell);
+  Vector first{};
+  Vector own{};
+  std::memcpy(&first, before + i, bytes);
+  std::memcpy(&own, row + i, bytes);
+  own = combined(first, own);
+  std::memcpy(row + i, &own, bytes);
+}
+
 template <class Op, class T>
-void scan_short_slices(const T* in, T* out, int64_t count, int length) {
-  constexpr int kComponents = Op::kComponents;
-  typename Op::Cell line[kRunningBlock * kRunningLanes];
-  const int64_t most = std::max<int64_t>(1, kRunningBlock * kRunningLanes / (length * kComponents));
+void scan_short_slices(const T* in, T* out, int64_t count, int64_t length, int64_t inner) {
+  const int64_t width = inner * Op::kComponents;
+  typename Op::Cell cells[kShortCells];
+  const int64_t most = kShortCells / (length * width);
   for (int64_t first = 0; first < count; first += most) {
-    const int64_t slices = std::min(most, count - first);
-    const int64_t numbers = slices * length * kComponents;
-    widen_line(in + first * length * kComponents, line, numbers);
-    for (int64_t s = 0; s < slices; ++s) {
-      typename Op::Cell* const slice = line + s * length * kComponents;
-      typename Op::State state = Op::of(slice);
-      for (int r = 1; r < length; ++r) {
-        state = Op::combine(state, Op::of(slice + r * kComponents));
-        Op::finish(state, slice + r * kComponents);
+    const int64_t blocks = std::min(most, count - first);
+    const int64_t numbers = blocks * length * width;
+    widen_line(in + first * length * width, cells, numbers);
+    for (typename Op::Cell* block = cells; block < cells + numbers; block += length * width) {
+      if (inner == 1) {
+        typename Op::State state = Op::of(block);
+        for (int64_t r = 1; r < length; ++r) {
+          state = Op::combine(state, Op::of(block + r * width));
+          Op::finish(state, block + r * width);
+        }
+      } else {
+        for (int64_t r = 1; r < length; ++r) combine_neighbours<Op>(block + (r - 1) * width, block + r * width, width);
       }
     }
-    round_line(line, out + first * length * kComponents, numbers);
+    round_line(cells, out + first * length * width, numbers);
   }
 }
 

@@ -13,6 +13,7 @@
 namespace reprocuda::cpu {
 
 inline constexpr int kRunningLanes = 8;
+inline constexpr int64_t kShortCells = 2048;  // of the slices that kernels take as they lie, in the first-level cache
 
 // Elements of a tile, in components: lane w has counts[w] of them, from first[w] on, `step` apart. Lanes from `width` on are
 // not stored.
@@ -38,8 +39,9 @@ struct RunningKernels {
   // ... what precedes them before each, where there is anything.
   void (*precede)(Tile<Op>& tile, const TileShape& shape, const Preceding<Op> (&before)[kRunningLanes]);
   void (*store)(Tile<Op>& tile, const TileShape& shape, T* out);
-  // Whole contiguous slices of at most kRunningBlock elements, or nullptr where tiles serve as well.
-  void (*short_slices)(const T* in, T* out, int64_t count, int length);
+  // `count` contiguous blocks [length, inner] of slices of at most kRunningBlock elements, no more than kShortCells numbers
+  // each; or nullptr where tiles serve as well.
+  void (*short_slices)(const T* in, T* out, int64_t count, int64_t length, int64_t inner);
 };
 
 namespace portable {

@@ -17,6 +17,7 @@ from tests.operators.bits import NAMES, assert_same_bits, from_numpy_bits, threa
 ROOT = Path(__file__).parents[2]
 BLOCK, BLOCKS_OF_GROUP = 64, 256
 SHAPES = [(1, 1, 1), (3, 63, 1), (1, 64, 1), (9, 65, 1), (2, 130, 3), (1, 700, 1), (11, 200, 2), (2, 1, 5), (1, 90, 17)]
+SHAPES += [(90, 4, 25), (3, 64, 32), (3, 64, 33), (20, 7, 3), (2, 33, 16)]  # about as many neighbours as are short
 LONG = [(1, 2 * BLOCK * BLOCKS_OF_GROUP + 70, 1), (1, BLOCK * BLOCKS_OF_GROUP, 2), (9, BLOCK * BLOCKS_OF_GROUP + 1, 1)]
 FUNCTIONS = {"cumprod": reprocuda.cumprod, "logcumsumexp": reprocuda.logcumsumexp}
 
