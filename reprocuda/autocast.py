@@ -20,7 +20,7 @@ def widest(base: Tensor, src: Tensor) -> tuple[Tensor, Tensor]:
     return base.to(dtype), src.to(dtype)
 
 
-def narrow(*tensors: Tensor) -> tuple[Tensor, ...]:
+def to_autocast_dtype(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All in autocast's type, where it is on; float64, as torch has it, stays."""
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):

@@ -65,7 +65,7 @@ def boundaries(indices: Tensor, offsets: Tensor, include_last_offset: bool) -> T
         bounds = torch.cat([bounds, bounds.new_full((1,), indices.shape[0])])
     if bounds.shape[0] == 0 or bounds[0] != 0 or bounds[-1] != indices.shape[0] or (bounds.diff() < 0).any():
         raise ValueError(
-            f"offsets must rise from 0 to the number of indices, {indices.shape[0]}, got {offsets.tolist()[:20]}"
+            f"offsets must rise from 0 to the number of indices, {indices.shape[0]}, got {offsets[:20].tolist()}"
         )
     return bounds
 

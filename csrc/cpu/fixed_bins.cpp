@@ -14,13 +14,13 @@
 namespace reprocuda::cpu {
 namespace {
 
-constexpr int64_t kElementsPerWorker = 1 << 14;
+constexpr int64_t kElementsPerWorker = 1 << 14;  // less is not worth a thread
 constexpr int64_t kTargetsPerTask = 1 << 11;
 constexpr int64_t kCellsPerFinisher = 1 << 14;  // fewer cells are rounded sooner than a thread wakes up
-constexpr int64_t kSetsBytes = int64_t{12} << 20;
-constexpr int64_t kMostTargets = int64_t{1} << 16;
-constexpr int64_t kMostRows = int64_t{1} << 40;
-constexpr int64_t kSamples = 256;
+constexpr int64_t kSetsBytes = int64_t{12} << 20;   // of all workers' cells; with more there are fewer workers
+constexpr int64_t kMostTargets = int64_t{1} << 16;  // 1 MiB of cells, which a worker's second-level cache has room for
+constexpr int64_t kMostRows = int64_t{1} << 40;     // leaves the higher parts 21 bits
+constexpr int64_t kSamples = 256;                   // so few cost nothing; a wrong guess costs one pass
 constexpr int kRoomAboveSamples = 6;  // bits by which the largest number may exceed the largest sample
 constexpr int64_t kPadding = 24;      // words: the last cells are read in a whole vector, and no set starts where another does
 

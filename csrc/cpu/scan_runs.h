@@ -18,12 +18,11 @@
 namespace reprocuda::cpu {
 
 inline constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
-inline constexpr int64_t kMostAdds = int64_t{1} << 29;
-inline constexpr int64_t kSmallestPiece = 64;
-inline constexpr int64_t kSegment = 1024;
-inline constexpr int64_t kBatch = 1 << 12;  // elements of a task, at least
-
-inline constexpr int kMostFailures = 2;       // quick attempts of a worker that lost a bit until it makes no more
+inline constexpr int64_t kMostAdds = int64_t{1} << 29;  // between two normalisations; numerics/exact_sum.h allows twice as many
+inline constexpr int64_t kSmallestPiece = 64;           // elements of a sum; shorter pieces cost more to begin than to scan
+inline constexpr int64_t kSegment = 1024;               // elements that are redone together, or not at all
+inline constexpr int64_t kBatch = 1 << 12;              // elements of a task, at least
+inline constexpr int kMostFailures = 2;                 // quick attempts of a worker that lost a bit until it makes no more
 
 template <class T>
 using FormatOf = std::conditional_t<std::is_same_v<T, double>, Fp64Terms, Fp32Terms>;

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..alpha import Number
-from ..autocast import narrow
+from ..autocast import to_autocast_dtype
 from ..autograd import needs_autograd
 from ..signatures import typed
 from ..sparse.duplicates import Coalesced, adds_up
@@ -96,7 +96,7 @@ def sparse_mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
                 [43.]])
     """
     if reduce == "sum":
-        mat1, mat2 = narrow(mat1, mat2)
+        mat1, mat2 = to_autocast_dtype(mat1, mat2)
     dtypes = FLOATING if reduce != "sum" else FLOATING + COMPLEX
     if reduce not in REDUCTIONS or not is_ours(mat1, mat2, dtypes):
         return torch.sparse.mm(mat1, mat2) if reduce == "sum" else torch.sparse.mm(mat1, mat2, reduce)
@@ -141,7 +141,7 @@ def sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1,
         tensor([[25.],
                 [48.]])
     """
-    input, mat1, mat2 = narrow(input, mat1, mat2)
+    input, mat1, mat2 = to_autocast_dtype(input, mat1, mat2)
     if not adds_to(input, mat1, mat2, beta, alpha):
         return torch.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     if not (needs_autograd(input, mat1) or needs_autograd(mat2)):

@@ -370,8 +370,6 @@ CASES = [
     ),
 ]  # fmt: skip
 
-by_name = {case.name: case for case in CASES}
-
 
 def each_with(cases: list[Case], dtypes: list[torch.dtype]):
     """Parametrizes a test of `case` and `dtype` by all pairs that go together."""
