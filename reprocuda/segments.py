@@ -187,7 +187,7 @@ def _reduction(name: str) -> str:
 
 
 def _reduced(rows: Tensor, plan: SegmentPlan, how: How, initial: float | None) -> Tensor:
-    start = _INITIAL[how.reduce] if initial is None else initial
+    start = _INITIAL[how.reduce] if initial is None else _representable(initial, rows.dtype, plan.num_segments)
     base = torch.full((plan.num_segments, *rows.shape[1:]), start, dtype=rows.dtype, device=rows.device)
     if how.reduce == "sum":
         return _add(base, plan, rows)
@@ -204,6 +204,18 @@ def _reduced(rows: Tensor, plan: SegmentPlan, how: How, initial: float | None) -
     of_zeros = (base == 0) & (result == 0) & (base.signbit() != result.signbit()) & (base.signbit() == (sign < 0))
     wins = (sign * base > sign * result) | of_zeros | (base.isnan() & ~result.isnan())
     return torch.where(wins, base, result)
+
+
+def _representable(initial: float, dtype: torch.dtype, num_segments: int) -> float:
+    """
+    Raises:
+        RuntimeError: it overflows; torch.full sees this only where it fills more than one element, or none.
+    """
+    if num_segments == 0:
+        return 0.0
+    if math.isfinite(initial) and abs(initial) > torch.finfo(dtype).max:
+        raise RuntimeError(f"segment_reduce(): initial={initial} cannot be converted to {dtype} without overflow")
+    return initial
 
 
 def _add(base: Tensor, plan: SegmentPlan, rows: Tensor) -> Tensor:

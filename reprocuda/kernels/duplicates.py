@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 
 from .. import ops
+from ..irregular import overlaps_itself, refusal
 from ..overrides import Override
 from ..sparse.duplicates import add_, added, adds_up, coalesced, takes
-from .support import replacing
+from .support import OVERLAP, replacing, write_whole
 
 _COO = {"cpu": "SparseCPU", "cuda": "SparseCUDA"}
 
@@ -27,6 +28,8 @@ def _add(sign: int):
 def _add_in_place(sign: int):
     def kernel(self, other, *, alpha=1):
         fits = takes(self, other, sign * alpha) and torch.can_cast(torch.result_type(self, other), self.dtype)
+        if fits and overlaps_itself(self):
+            raise refusal(f"{'add' if sign > 0 else 'sub'}_", OVERLAP)
         return add_(self, other, sign * alpha) if fits else NotImplemented
 
     return replacing(kernel, _has_sum)
@@ -37,7 +40,7 @@ def _add_out(sign: int):
         fits = out.layout == torch.strided and out.shape == self.shape and takes(self, other, sign * alpha)
         if not fits or out.dtype != torch.result_type(self, other):
             return NotImplemented
-        return out.copy_(added(self, other, sign * alpha))
+        return write_whole(out, added(self, other, sign * alpha))
 
     return replacing(kernel, _has_sum)
 

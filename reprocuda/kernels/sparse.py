@@ -10,7 +10,7 @@ from ..overrides import Override
 from ..sparse.entries import FLOATING, LAYOUTS, adds_to, are_batches, are_ours, is_matrix, is_ours
 from ..sparse.gradients import gradients
 from ..sparse.products import REDUCTIONS, SUMS, batched, full_rows, of_sparse, product, sum_with
-from .support import replacing
+from .support import replacing, write_whole
 
 _COO = {"cpu": "SparseCPU", "cuda": "SparseCUDA"}
 _COMPRESSED = {"cpu": "SparseCsrCPU", "cuda": "SparseCsrCUDA"}
@@ -31,19 +31,20 @@ def _mm(self, mat2):
         result = of_sparse(self, mat2)
         return result if self.layout == torch.sparse_coo else result.to_sparse_csr()
     turned = _turned(self, mat2)
-    if turned is not None and is_ours(*turned):
-        return product(*turned)[0].t().contiguous()
-    return NotImplemented
+    if turned is None or not is_ours(*turned):
+        return NotImplemented
+    result = product(*turned)[0].t()
+    return result if mat2.layout == torch.sparse_coo else result.contiguous()  # as torch's
 
 
 def _mm_out(self, mat2, *, out):
-    if out.layout != torch.strided or not _takes(out, self, mat2):
+    if out.layout != torch.strided or mat2.layout == torch.sparse_coo or not _takes(out, self, mat2):
         return NotImplemented
     return _written(out, _mm(self, mat2))
 
 
 def _written(out: Tensor, result: Tensor) -> Tensor:
-    return result if result is NotImplemented else out.copy_(result)
+    return result if result is NotImplemented else write_whole(out, result)
 
 
 def _takes(out: Tensor, left: Tensor, right: Tensor) -> bool:
@@ -56,9 +57,11 @@ def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
         return sum_with(self, mat1, mat2, beta, alpha)
     if self.layout in LAYOUTS[1:]:  # how torch.sparse.mm multiplies compressed matrices
         fits = beta == 0 and alpha == 1 and are_ours(mat1, mat2) and self.shape == (mat1.shape[0], mat2.shape[1])
+        if self.layout == torch.sparse_csc:
+            fits = fits and mat1.layout == mat2.layout == torch.sparse_csc  # torch knows no other way to a CSC result
         return of_sparse(mat1, mat2).to_sparse(layout=self.layout) if fits else NotImplemented
     turned = _turned(mat1, mat2)
-    if turned is None or self.layout != torch.strided:
+    if turned is None or self.layout != torch.strided or mat2.layout == torch.sparse_coo:
         return NotImplemented
     base = self.t() if self.dim() == 2 else self.reshape(-1, 1)
     if not adds_to(base, *turned, beta, alpha):
@@ -84,7 +87,7 @@ def _addmv_out(self, mat, vec, *, beta=1, alpha=1, out):
     base, column = self.reshape(-1, 1), vec.unsqueeze(-1)
     if out.dtype != vec.dtype or not adds_to(base, mat, column, beta, alpha):
         return NotImplemented
-    return out.copy_(sum_with(base, mat, column, beta, alpha).squeeze(1))
+    return write_whole(out, sum_with(base, mat, column, beta, alpha).squeeze(1))
 
 
 def _bmm(self, mat2):
@@ -128,7 +131,8 @@ def _sspaddmm_out(self, mat1, mat2, *, beta=1, alpha=1, out):
 
 
 def _reduce(self, other, reduce):
-    return product(self, other, reduce) if is_ours(self, other, FLOATING) else NotImplemented
+    fits = self.layout == torch.sparse_csr and is_ours(self, other, FLOATING)
+    return product(self, other, reduce) if fits else NotImplemented
 
 
 def _orders(self, other, reduce):

@@ -12,6 +12,7 @@ from ..irregular import overlaps_itself, refusal, refuse_overlap, write_resized
 from ..overrides import Slot
 
 ERRORS = (ValueError, RuntimeError)
+OVERLAP = "the written tensor overlaps itself"
 
 
 def size_along(tensor: Tensor, dim: int) -> int:
@@ -27,14 +28,22 @@ def writes_through(functional: Callable) -> Callable:
         refuse_overlap(out, self, *(argument for argument in args if isinstance(argument, Tensor)))
         result = functional(self, *args, **kwargs)
         if out.shape == result.shape and overlaps_itself(out):
-            raise refusal("out=", "the written tensor overlaps itself") from None
+            raise refusal("out=", OVERLAP) from None
         return write_resized(out, result)
 
     return repair
 
 
+def write_whole(out: Tensor, result: Tensor) -> Tensor:
+    """`result` in a written tensor of its shape."""
+    if out.layout == torch.strided and overlaps_itself(out):
+        raise refusal("out=", OVERLAP) from None
+    return out.copy_(result)
+
+
 def along_dim(op: str) -> Callable[[Slot], Callable]:
     """The kernel of an operator that takes (self, dim, index, src); `op` is its name in errors."""
+
     def make(slot: Slot) -> Callable:
         switch, keys, ours, in_place = slot.switch, slot.keys, slot.ours, slot.override.in_place
 
@@ -106,6 +115,8 @@ def _left_to_torch(slot: Slot, args: tuple, kwargs: dict) -> Tensor:
     if slot.override.in_place:
         args = (args[0].clone(), *args[1:])
     if "out" in kwargs:
-        kwargs = {**kwargs, "out": kwargs["out"].clone()}
+        out, given = kwargs["out"].clone(), kwargs["out"]
+        args = tuple(out if argument is given else argument for argument in args)
+        kwargs = {**kwargs, "out": out}
     slot.native(slot.keys, *args, **kwargs)  # its own errors come first, and nothing is half written
     raise refusal(slot.override.overload, "these layouts or dtypes are not among those that it sums exactly") from None

@@ -59,7 +59,8 @@ def added(base: Tensor, tensor: Tensor, alpha: Alpha) -> Tensor:
 
 def add_(base: Tensor, tensor: Tensor, alpha: Alpha) -> Tensor:
     """`added`, written into `base`."""
-    if base.dtype != torch.result_type(base, tensor) or not base.is_contiguous():
+    is_read = base.untyped_storage().data_ptr() == tensor._values().untyped_storage().data_ptr()
+    if is_read or base.dtype != torch.result_type(base, tensor) or not base.is_contiguous():
         return base.copy_(added(base, tensor, alpha))
     rows, where, values = _by_place(base, tensor)
     ops.index_add_(rows, 0, where, values, *split_alpha(alpha, base.dtype))
@@ -79,9 +80,13 @@ class Coalesced(torch.autograd.Function):
     """`coalesced`; every gradient of a sum is that of its members."""
 
     @staticmethod
-    def forward(ctx, tensor):
+    def forward(tensor):
         with below_autograd():
             return coalesced(tensor)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
 
     @staticmethod
     def backward(ctx, grad):

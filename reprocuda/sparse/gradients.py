@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .. import ops
-from ..alpha import conjugate, split_alpha
-from ..autograd import EachAlone, below_autograd
+from ..alpha import conjugate
+from ..autograd import EachAlone, accumulate, below_autograd
 from ..bags import divided_by_size, gathered, op_math
+from ..routes import RowRoute
 from .duplicates import Coalesced
 from .entries import Entries, distinct, like
 from .products import SUMS, product, row_products, sum_with, weighted_sum
@@ -129,7 +129,5 @@ def _sum_to_size(grad: Tensor, factor: complex, shape: torch.Size) -> Tensor:
         return grad if factor == 1 else grad * factor
     size = shape.numel()
     places = torch.arange(size, device=grad.device).view(shape).expand(grad.shape)
-    sums = ops.index_add(
-        grad.new_zeros(size), 0, places.reshape(-1), grad.reshape(-1), *split_alpha(factor, grad.dtype)
-    )
+    sums = accumulate(RowRoute(0), grad.new_zeros(size), grad.reshape(-1), (places.reshape(-1),), factor)
     return sums.view(shape)

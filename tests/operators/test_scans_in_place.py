@@ -77,3 +77,18 @@ def test_the_forward_derivative_of_leading_infinities_is_0():
     got, want = (torch.func.jvp(lambda x, ns=ns: ns.logcumsumexp(x, 0), (x,), (tangent,)) for ns in (reprocuda, torch))
     for one, other in zip(got, want, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_in_transforms_and_in_compiled_code(name):
+    ours, native = in_place(name)
+    x = torch.tensor([2.0, 3.0, 0.5])
+    of_ours, of_native = (torch.func.grad(lambda a, call=call: (call(a * 1) ** 2).sum()) for call in (ours, native))
+    assert torch.equal(of_ours(x), of_native(x))
+    batch = torch.stack([x, x + 1])
+    assert torch.equal(torch.func.vmap(of_ours)(batch), torch.stack([of_native(row) for row in batch]))
+    assert torch.equal(torch.func.jacrev(lambda a: ours(a * 1))(x), torch.func.jacrev(lambda a: native(a * 1))(x))
+    torch._dynamo.reset()
+    leaf = x.clone().requires_grad_()
+    torch.compile(lambda a: (ours(a * 1) ** 2).sum(), backend="aot_eager", fullgraph=True)(leaf).backward()
+    assert torch.equal(leaf.grad, of_native(x))

@@ -107,7 +107,8 @@ def test_vectors_and_dense_matrices_from_the_left(dtype):
                     results.append(torch.addmm(left.new_ones(5, 17), left, spelling, beta=0))
                     assert (to_numpy_bits(torch.mv(spelling, vector)) == want).all()
                 for result in results:
-                    assert result.is_contiguous() and (to_numpy_bits(result) == turned.T).all(), (kind, name)
+                    assert result.is_contiguous() == (name in COMPRESSED or result.shape[0] == 1)  # as torch's
+                    assert (to_numpy_bits(result) == turned.T).all(), (kind, name)
 
 
 def test_added_to_vectors_and_from_the_left_in_one_sum():

@@ -48,6 +48,35 @@ def test_gradients_of_products():
             jvp(lambda x, f=call: f(matrix, x), (dense,), (dense,))
 
 
+@pytest.mark.parametrize("shape", [(5,), (2, 1), (1, 1), ()])
+def test_gradients_of_what_is_broadcast(shape):
+    matrix, dense = LAYOUTS["coo"], BATCH[0]
+
+    def loss(base):
+        return (reprocuda.sparse_addmm(base, matrix, dense, beta=2) ** 2).sum()
+
+    base = torch.linspace(1, 2, max(1, torch.Size(shape).numel()), dtype=torch.float64).reshape(shape)
+    want = torch.func.grad(lambda b: ((2 * b + MATRIX @ dense) ** 2).sum())(base)
+    torch.testing.assert_close(grad(loss)(base), want)
+    torch.testing.assert_close(
+        jacrev(grad(loss))(base), jacrev(grad(lambda b: ((2 * b + MATRIX @ dense) ** 2).sum()))(base)
+    )
+    batch = torch.stack([base, base + 1])
+    torch.testing.assert_close(vmap(grad(loss))(batch), torch.stack([grad(loss)(b) for b in batch]))
+
+
+def test_gradients_of_entries_with_equal_indices():
+    entries = torch.sparse_coo_tensor([[0, 0, 1], [1, 1, 0]], torch.tensor([1.0, 2, 3]), (2, 2), check_invariants=True)
+    doubled = torch.tensor([[0.0, 6], [6, 0]])  # of the squares of 3 and 3
+    assert torch.equal(grad(lambda m: (reprocuda.coalesce(m).to_dense() ** 2).sum())(entries).to_dense(), doubled)
+    for call in (
+        lambda m: reprocuda.sparse_mm(m, torch.eye(2)),
+        lambda m: reprocuda.sparse_addmm(torch.zeros(2, 2), m, torch.eye(2)),
+    ):
+        got = grad(lambda m, call=call: (call(m) ** 2).sum())(entries)
+        assert torch.equal(got.coalesce().to_dense(), doubled)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_are_vmapped(mode):
     indices, offsets = torch.tensor([[0, 1, 1, 2], [2, 2, 0, 1]]), torch.tensor([0, 3])
