@@ -19,6 +19,7 @@ from . import ops
 from .autograd import EachAlone, below_autograd, needs_autograd
 from .checks import checks
 from .extremum import spread, taken
+from .sparse.entries import coo
 
 SUM, MEAN, MAX = range(3)
 MODES = {"sum": SUM, "mean": MEAN, "max": MAX}
@@ -317,7 +318,7 @@ def sparse_gradient(grad: Tensor, indices: Tensor, num_rows: int, padding_idx: i
 
 def coalesced(rows: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
     """A sparse matrix whose rows, sorted and each there once, are given."""
-    return torch.sparse_coo_tensor(rows.unsqueeze(0), values, shape, is_coalesced=True, check_invariants=False)
+    return coo(rows.unsqueeze(0), values, shape, is_coalesced=True)
 
 
 def reduce(weight: Tensor, bags: Bags, mode: int, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from .frames import caller_level
 
+OVERLAP = "the written tensor overlaps itself"
+
 
 def _tensors(arguments: tuple) -> list[Tensor]:
     parts = [part for a in arguments for part in (a if isinstance(a, (list, tuple)) else (a,))]

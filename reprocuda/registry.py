@@ -175,7 +175,8 @@ _OPERATORS = (
         kernels.SPARSE_MM,
         dtypes=DIFFERENTIABLE + INTEGER,
         notes="a sparse matrix times a dense one, from either side, or another sparse one; batches (bmm), "
-        "hspmm. Sums and means, and the gradients of all reductions: what is largest or smallest knows no order, and "
+        "hspmm; a sparse out= of two compressed ones is torch's. Sums and means, and the gradients of all reductions: "
+        "what is largest or smallest knows no order, and "
         "is torch's; so are integers, which strict refuses, sampled_addmm, and the gradient of a COO matrix's entries, "
         "which torch takes from a dense product. Called directly, second derivatives for COO; no forward mode; "
         "vmap of the dense matrix only, one by one",
@@ -185,9 +186,10 @@ _OPERATORS = (
         ("torch.sparse.addmm",),
         kernels.SPARSE_ADDMM,
         dtypes=DIFFERENTIABLE + INTEGER,
-        notes="in one sum with its input; a sparse input is torch's, and strict refuses it. addmv, and so "
-        "a CSR matrix times a vector; sspaddmm and smm, each row a sum. An alpha other than 1 is multiplied in first, "
-        "and rounded; derivatives as for sparse_mm",
+        notes="in one sum with its input, which is dense; mat2 may be sparse where mat1 is compressed. A sparse input "
+        "is torch's, and strict refuses it. addmv, and so a CSR matrix times a vector; sspaddmm and smm, each row a "
+        "sum. An alpha other than 1 is multiplied in first, and rounded; derivatives as for sparse_mm, but the "
+        "gradient of a broadcast input is torch's unless the function is called directly",
     ),
     Operator(
         "index_select",
@@ -241,7 +243,7 @@ _OPERATORS = (
         kernels.HISTOGRAM,
         dtypes=("float32", "float64"),
         on=tuple(DEVICES),
-        notes="on CUDA, where torch has none, called directly",
+        notes="on CUDA, where torch has none, called directly; no vmap, as torch",
     ),
     Operator(
         "histogramdd",
@@ -249,7 +251,7 @@ _OPERATORS = (
         kernels.HISTOGRAMDD,
         dtypes=("float32", "float64"),
         on=tuple(DEVICES),
-        notes="on CUDA, where torch has none, called directly",
+        notes="on CUDA, where torch has none, called directly; no vmap, as torch",
     ),
     Operator(
         "cumsum",

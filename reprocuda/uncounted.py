@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from . import ops
+from .autocast import outside_autocast
 from .ops import fragment
 
 
@@ -40,6 +41,7 @@ def _mean_beside(self: Tensor, permutation: Tensor | None, offsets: Tensor, sour
     return torch.where(per_target == 0, self, result)
 
 
+@outside_autocast
 def _means(own: Tensor, permutation: Tensor | None, offsets: Tensor, rows: Tensor, counts: Tensor) -> Tensor:
     num_targets, num_rows = own.shape[0], rows.shape[0]
     table = torch.cat([rows, own, rows.new_full((1, rows.shape[1]), -0.0)])

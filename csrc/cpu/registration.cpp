@@ -13,6 +13,7 @@
 #include "../ops/scan.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
+#include "../ops/text.h"
 #include "accumulate.h"
 #include "bags.h"
 #include "elementary.h"
@@ -124,7 +125,7 @@ struct CpuBackend {
   }
 };
 
-void set_forced_algorithm(const std::string& name) { cpu::set_forced_algorithm(algorithm_named(name)); }
+void set_forced_algorithm(StringHandle name) { cpu::set_forced_algorithm(algorithm_named(take_string(name))); }
 
 // 0: by the filter; 1: without it; 2: by the superaccumulators alone.
 void set_force_exact(int64_t level) {

@@ -20,6 +20,7 @@
 #include "../ops/scan.h"
 #include "../ops/scatter_add.h"
 #include "../ops/segment.h"
+#include "../ops/text.h"
 #include "accumulate.h"
 #include "bags.h"
 #include "elementary.h"
@@ -159,7 +160,7 @@ struct CudaBackend {
   static void check_plan(const Tensor*, const Tensor&, int64_t, const char*) {}
 };
 
-void set_forced_algorithm(const std::string& name) { cuda::set_forced_algorithm(algorithm_named(name)); }
+void set_forced_algorithm(StringHandle name) { cuda::set_forced_algorithm(algorithm_named(take_string(name))); }
 
 void set_force_exact(bool force) { cuda::set_force_exact(force); }
 

@@ -6,6 +6,7 @@
 
 #include "../histogram.h"
 #include "tensor.h"
+#include "text.h"
 
 namespace reprocuda {
 
@@ -60,13 +61,13 @@ Tensor histogram(const Tensor& points, const std::vector<Tensor>& edges, const s
 }
 
 template <class Backend>
-Tensor histogram_keys(const Tensor& points, const std::vector<Tensor>& edges, const std::string& search) {
-  return histogram<Backend>(points, edges, search, /*counts=*/false);
+Tensor histogram_keys(const Tensor& points, const std::vector<Tensor>& edges, StringHandle search) {
+  return histogram<Backend>(points, edges, take_string(search), /*counts=*/false);
 }
 
 template <class Backend>
-Tensor histogram_counts(const Tensor& points, const std::vector<Tensor>& edges, const std::string& search) {
-  return histogram<Backend>(points, edges, search, /*counts=*/true);
+Tensor histogram_counts(const Tensor& points, const std::vector<Tensor>& edges, StringHandle search) {
+  return histogram<Backend>(points, edges, take_string(search), /*counts=*/true);
 }
 
 template <class Backend>

@@ -3,6 +3,7 @@
 
 #include "index_add.h"
 #include "scatter_add.h"
+#include "text.h"
 
 namespace reprocuda {
 
@@ -16,24 +17,24 @@ inline constexpr const char* kReduceSchemas[] = {
 };
 
 template <class Backend>
-Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
+Tensor scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, StringHandle reduce,
                       bool include_self) {
   constexpr const char* op = "scatter_reduce";
-  return scatter_fresh<Backend>(self, dim, index, src, combination(self, reduce, include_self, op), op);
+  return scatter_fresh<Backend>(self, dim, index, src, combination(self, take_string(reduce), include_self, op), op);
 }
 
 template <class Backend>
-void scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
+void scatter_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, StringHandle reduce,
                      bool include_self) {
   constexpr const char* op = "scatter_reduce_";
-  scatter_in_place<Backend>(self, dim, index, src, combination(self, reduce, include_self, op), op);
+  scatter_in_place<Backend>(self, dim, index, src, combination(self, take_string(reduce), include_self, op), op);
 }
 
 template <class Backend>
-void scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const std::string& reduce,
+void scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, StringHandle reduce,
                         bool include_self, const Tensor& out) {
   constexpr const char* op = "scatter_reduce";
-  scatter_given<Backend>(self, dim, index, src, out, combination(self, reduce, include_self, op), op);
+  scatter_given<Backend>(self, dim, index, src, out, combination(self, take_string(reduce), include_self, op), op);
 }
 
 // torch has index_add for the sum.
@@ -45,24 +46,24 @@ inline Combination index_combination(const Tensor& self, const std::string& redu
 }
 
 template <class Backend>
-Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, StringHandle reduce,
                     bool include_self) {
   constexpr const char* op = "index_reduce";
-  return index_rows_fresh<Backend>(self, dim, index, source, {}, index_combination(self, reduce, include_self, op), op);
+  return index_rows_fresh<Backend>(self, dim, index, source, {}, index_combination(self, take_string(reduce), include_self, op), op);
 }
 
 template <class Backend>
-void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, StringHandle reduce,
                    bool include_self) {
   constexpr const char* op = "index_reduce_";
-  index_rows_in_place<Backend>(self, dim, index, source, {}, index_combination(self, reduce, include_self, op), op);
+  index_rows_in_place<Backend>(self, dim, index, source, {}, index_combination(self, take_string(reduce), include_self, op), op);
 }
 
 template <class Backend>
-void index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+void index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, StringHandle reduce,
                       bool include_self, const Tensor& out) {
   constexpr const char* op = "index_reduce";
-  index_rows_given<Backend>(self, dim, index, source, out, {}, index_combination(self, reduce, include_self, op), op);
+  index_rows_given<Backend>(self, dim, index, source, out, {}, index_combination(self, take_string(reduce), include_self, op), op);
 }
 
 template <class Backend>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "index_add.h"
+#include "text.h"
 
 namespace reprocuda {
 
@@ -145,14 +146,15 @@ void index_add_planned_(const Tensor& self, int64_t dim, const std::optional<Ten
 // Of floats. CUDA has no extremes here: its kernel for them reads an index.
 template <class Backend>
 Tensor index_reduce_planned(const Tensor& self, int64_t dim, const std::optional<Tensor>& permutation, const Tensor& offsets,
-                            const Tensor& source, const std::string& reduce, bool include_self) {
+                            const Tensor& source, StringHandle reduce, bool include_self) {
   constexpr const char* op = "index_reduce_planned";
+  const std::string reduction = take_string(reduce);
   dim = wrap_dim(dim, self.dim(), op);
   check_planned_source(self, dim, source, op);
   const ElementType type = require_element_type(self, op);
   check<std::runtime_error>(is_floating_point(type.dtype) && !type.is_complex, op, "(): self must be of a real floating dtype");
   Accumulation problem = make_accumulation(type);
-  set_combination(problem, combination(self, reduce, include_self, op));
+  set_combination(problem, combination(self, reduction, include_self, op));
   Target target = Target::fresh(self);
   index_rows_planned<Backend>(target, dim, permutation, offsets, source, problem, op);
   return target.out();

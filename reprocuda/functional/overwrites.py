@@ -15,7 +15,7 @@ from .. import ops
 from ..alpha import Number
 from ..autocast import widest
 from ..autograd import needs_operators, transforms_active
-from ..irregular import judge, judge_in_place
+from ..irregular import OVERLAP, judge, judge_in_place, overlaps_itself, refusal
 from ..layout import laid_out_as
 from ..overwriting import overwrite, overwrite_
 from ..plan import has_data
@@ -352,6 +352,8 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
     plain = has_data(input) and not needs_operators("put_") and not transforms_active()
     if plain and torch._debug_has_internal_overlap(input) == 1:
         return input.put_(index, source, accumulate)  # which raises
+    if plain and overlaps_itself(input):
+        raise refusal("put_", OVERLAP)
     if plain and input.is_contiguous():
         try:
             index_put_(input.view(-1), (index.reshape(-1),), source.reshape(-1), accumulate)

@@ -48,6 +48,7 @@ def coalesce(input: Tensor) -> Tensor:
         RuntimeError: whatever torch.Tensor.coalesce raises; an index out of range, where torch writes astray.
 
     Determinism: exact: the values of equal indices are added up exactly and rounded once, in any order of the entries.
+    A second derivative ends where torch's own does: at torch.sparse_coo_tensor, for the values it was given.
 
     Cost: a sort of the indices and a `segment_sum` of the values.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from .. import ops
-from ..irregular import overlaps_itself, refusal
+from ..irregular import OVERLAP, overlaps_itself, refusal
 from ..overrides import Override
 from ..sparse.duplicates import add_, added, adds_up, coalesced, takes
-from .support import OVERLAP, replacing, write_whole
+from .support import replacing, write_whole
 
 _COO = {"cpu": "SparseCPU", "cuda": "SparseCUDA"}
 
@@ -37,8 +37,8 @@ def _add_in_place(sign: int):
 
 def _add_out(sign: int):
     def kernel(self, other, *, alpha=1, out):
-        fits = out.layout == torch.strided and out.shape == self.shape and takes(self, other, sign * alpha)
-        if not fits or out.dtype != torch.result_type(self, other):
+        fits = out.layout == torch.strided and out.device == self.device and takes(self, other, sign * alpha)
+        if not fits or not torch.can_cast(torch.result_type(self, other), out.dtype):
             return NotImplemented
         return write_whole(out, added(self, other, sign * alpha))
 

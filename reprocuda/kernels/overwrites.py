@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .. import ops
 from ..checks import check_range, checks
+from ..irregular import OVERLAP, overlaps_itself, refusal
 from ..overrides import Override, Slot
 from ..reduction import is_torchs
 from .support import ERRORS, along_dim, along_dim_out, size_along, writes_through
@@ -80,6 +81,8 @@ def _put_(slot: Slot) -> Callable:
                 return slot.native(keys, self, index, source, accumulate)
             if torch._debug_has_internal_overlap(self) == 1:
                 return slot.native(keys, self, index, source, accumulate)  # raises
+            if overlaps_itself(self):
+                raise refusal("put_", OVERLAP)
             if checks.on:
                 check_range("put_", index, -self.numel(), self.numel())
             flat = self.reshape(-1)

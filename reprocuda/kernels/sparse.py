@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from .. import ops
+from ..autocast import outside_autocast
 from ..overrides import Override
-from ..sparse.entries import FLOATING, LAYOUTS, adds_to, are_batches, are_ours, is_matrix, is_ours
+from ..sparse.entries import FLOATING, LAYOUTS, adds_product, adds_to, are_batches, are_ours, coo, is_matrix, is_ours
 from ..sparse.gradients import gradients
-from ..sparse.products import REDUCTIONS, SUMS, batched, full_rows, of_sparse, product, sum_with
+from ..sparse.products import REDUCTIONS, SUMS, batched, full_rows, of_sparse, product, sum_with, sum_with_sparse
 from .support import replacing, write_whole
 
 _COO = {"cpu": "SparseCPU", "cuda": "SparseCUDA"}
@@ -38,7 +39,7 @@ def _mm(self, mat2):
 
 
 def _mm_out(self, mat2, *, out):
-    if out.layout != torch.strided or mat2.layout == torch.sparse_coo or not _takes(out, self, mat2):
+    if mat2.layout == torch.sparse_coo or not _takes(out, mat2):
         return NotImplemented
     return _written(out, _mm(self, mat2))
 
@@ -47,9 +48,9 @@ def _written(out: Tensor, result: Tensor) -> Tensor:
     return result if result is NotImplemented else write_whole(out, result)
 
 
-def _takes(out: Tensor, left: Tensor, right: Tensor) -> bool:
+def _takes(out: Tensor, factor: Tensor) -> bool:
     """Whether out= needs nothing that torch has to judge."""
-    return out.dtype == right.dtype and out.shape == (*left.shape[:-1], right.shape[-1])
+    return out.layout == torch.strided and out.dtype == factor.dtype and out.device == factor.device
 
 
 def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
@@ -60,6 +61,8 @@ def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
         if self.layout == torch.sparse_csc:
             fits = fits and mat1.layout == mat2.layout == torch.sparse_csc  # torch knows no other way to a CSC result
         return of_sparse(mat1, mat2).to_sparse(layout=self.layout) if fits else NotImplemented
+    if adds_product(self, mat1, mat2, beta, alpha):
+        return sum_with_sparse(self, mat1, mat2, beta, alpha)
     turned = _turned(mat1, mat2)
     if turned is None or self.layout != torch.strided or mat2.layout == torch.sparse_coo:
         return NotImplemented
@@ -70,22 +73,22 @@ def _addmm(self, mat1, mat2, *, beta=1, alpha=1):
 
 
 def _addmm_(self, mat1, mat2, *, beta=1, alpha=1):
-    if not _takes(self, mat1, mat2):
+    if not _takes(self, mat2) or self.shape != (mat1.shape[0], mat2.shape[-1]):
         return NotImplemented
     return _written(self, _addmm(self, mat1, mat2, beta=beta, alpha=alpha))
 
 
 def _addmm_out(self, mat1, mat2, *, beta=1, alpha=1, out):
-    if out.layout != torch.strided or not _takes(out, mat1, mat2):
+    if not _takes(out, mat2):
         return NotImplemented
     return _written(out, _addmm(self, mat1, mat2, beta=beta, alpha=alpha))
 
 
 def _addmv_out(self, mat, vec, *, beta=1, alpha=1, out):
-    if self.layout != torch.strided or self.dim() > 1 or vec.dim() != 1 or out.shape != mat.shape[:1]:
+    if self.layout != torch.strided or self.dim() > 1 or vec.dim() != 1 or not _takes(out, vec):
         return NotImplemented
     base, column = self.reshape(-1, 1), vec.unsqueeze(-1)
-    if out.dtype != vec.dtype or not adds_to(base, mat, column, beta, alpha):
+    if not adds_to(base, mat, column, beta, alpha):
         return NotImplemented
     return write_whole(out, sum_with(base, mat, column, beta, alpha).squeeze(1))
 
@@ -95,20 +98,21 @@ def _bmm(self, mat2):
 
 
 def _bmm_out(self, mat2, *, out):
-    return _written(out, _bmm(self, mat2)) if _takes(out, self, mat2) else NotImplemented
+    return _written(out, _bmm(self, mat2)) if _takes(out, mat2) else NotImplemented
 
 
 def _hspmm(mat1, mat2):
     if not is_ours(mat1, mat2):
         return NotImplemented
     rows, values = full_rows(mat1, mat2)
-    return torch.sparse_coo_tensor(rows[None], values, (mat1.shape[0], mat2.shape[1]), check_invariants=False)
+    return coo(rows[None], values, (mat1.shape[0], mat2.shape[1]))
 
 
 def _hspmm_out(mat1, mat2, *, out):
     return _written(out, _hspmm(mat1, mat2)) if out.dtype == mat2.dtype else NotImplemented
 
 
+@outside_autocast
 def _sspaddmm_out(self, mat1, mat2, *, beta=1, alpha=1, out):
     """Entries of the product beside those of `self`: torch adds up none that meet."""
     shape = torch.Size((mat1.shape[0], mat2.shape[-1]))
@@ -127,7 +131,7 @@ def _sspaddmm_out(self, mat1, mat2, *, beta=1, alpha=1, out):
     if not is_empty:
         indices = torch.cat([self._indices(), indices], 1)
         values = torch.cat([self._values() * beta, values])
-    return out.copy_(torch.sparse_coo_tensor(indices, values, shape, check_invariants=False))
+    return out.copy_(coo(indices, values, shape))
 
 
 def _reduce(self, other, reduce):

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from ..checks import check_range, checks
-from ..irregular import overlaps_itself, refusal, refuse_overlap, write_resized
+from ..irregular import OVERLAP, overlaps_itself, refusal, refuse_overlap, write_resized
 from ..overrides import Slot
 
 ERRORS = (ValueError, RuntimeError)
-OVERLAP = "the written tensor overlaps itself"
 
 
 def size_along(tensor: Tensor, dim: int) -> int:
@@ -35,10 +34,12 @@ def writes_through(functional: Callable) -> Callable:
 
 
 def write_whole(out: Tensor, result: Tensor) -> Tensor:
-    """`result` in a written tensor of its shape."""
-    if out.layout == torch.strided and overlaps_itself(out):
+    """`result` in a written tensor, which gets its shape."""
+    if out.layout != torch.strided:
+        return out.copy_(result)
+    if out.shape == result.shape and overlaps_itself(out):
         raise refusal("out=", OVERLAP) from None
-    return out.copy_(result)
+    return write_resized(out, result)
 
 
 def along_dim(op: str) -> Callable[[Slot], Callable]:

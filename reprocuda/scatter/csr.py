@@ -187,7 +187,7 @@ def gather_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor
     _check_rising(op, indptr, count)
     if count == 0 or size == 0:  # zeros and nothing of src, whose gradient is not to be missing for that
         zeros = src.new_zeros(result_shape(src, dim, count))
-        return deliver(op, torch.cat([zeros, src.narrow(dim, 0, 0)], dim), src, dim, out)
+        return deliver(op, zeros + src.narrow(dim, 0, 0).sum().to(src.dtype), src, dim, out)
     segments = _segments(indptr, count)
     outside = segments == size
     result = gathered(op, src, segments.clamp(max=size - 1), dim, None)

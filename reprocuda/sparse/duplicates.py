@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import ops
 from ..alpha import Alpha, split_alpha
 from ..autograd import below_autograd
-from .entries import COMPLEX, FLOATING, check_indices, flat, holds, unflat
+from .entries import COMPLEX, FLOATING, check_indices, coo, flat, holds, unflat
 
 DTYPES = (*FLOATING, *COMPLEX, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
 
@@ -29,9 +29,7 @@ def coalesced(tensor: Tensor) -> Tensor:
     used, place = torch.unique(flat(indices, sizes), return_inverse=True)
     permutation, offsets = ops.segment_plan(place, used.shape[0])
     sums = ops.segment_sum(values, permutation, offsets)
-    return torch.sparse_coo_tensor(
-        unflat(used, sizes), sums, tensor.shape, is_coalesced=True, check_invariants=False
-    )  # fmt: skip
+    return coo(unflat(used, sizes), sums, tensor.shape, is_coalesced=True)
 
 
 def takes(base: Tensor, tensor: Tensor, alpha: Alpha) -> bool:

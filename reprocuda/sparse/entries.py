@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -171,8 +172,21 @@ def adds_to(base: Tensor, matrix: Tensor, dense: Tensor, *factors: complex) -> b
         return False
     if not all(holds(base.dtype, factor) for factor in factors):
         return False
-    pairs = zip(reversed(base.shape), (dense.shape[1], matrix.shape[0]), strict=False)
+    return _broadcasts(base, matrix, dense)
+
+
+def _broadcasts(base: Tensor, left: Tensor, right: Tensor) -> bool:
+    pairs = zip(reversed(base.shape), (right.shape[1], left.shape[0]), strict=False)
     return base.dim() <= 2 and all(size in (1, wanted) for size, wanted in pairs)
+
+
+def adds_product(base: Tensor, left: Tensor, right: Tensor, *factors: complex) -> bool:
+    """Whether the product of two sparse matrices can be added to a dense `base`; torch has that for compressed ones."""
+    if base.layout != torch.strided or left.layout == torch.sparse_coo or not are_ours(left, right):
+        return False
+    if base.dtype != left.dtype or not all(holds(base.dtype, factor) for factor in factors):
+        return False
+    return _broadcasts(base, left, right)
 
 
 def holds(dtype: torch.dtype, factor: complex) -> bool:
@@ -183,19 +197,24 @@ def holds(dtype: torch.dtype, factor: complex) -> bool:
     return abs(factor) <= torch.finfo(dtype).max or not math.isfinite(factor)
 
 
+def coo(indices: Tensor, values: Tensor, shape: Sequence[int], is_coalesced: bool | None = None) -> Tensor:
+    """torch.sparse_coo_tensor, on the device of its parts whatever the default device is, and unchecked."""
+    return torch.sparse_coo_tensor(
+        indices, values, shape, device=values.device, is_coalesced=is_coalesced, check_invariants=False
+    )  # fmt: skip
+
+
 def like(matrix: Tensor, values: Tensor) -> Tensor:
     """A sparse matrix with the entries of another, and other values."""
     if matrix.layout == torch.sparse_coo:
-        return torch.sparse_coo_tensor(
-            matrix._indices(), values, matrix.shape, is_coalesced=matrix.is_coalesced(), check_invariants=False
-        )
+        return coo(matrix._indices(), values, matrix.shape, matrix.is_coalesced())
     if matrix.layout == torch.sparse_csr:
         lines, others = matrix.crow_indices(), matrix.col_indices()
     else:
         lines, others = matrix.ccol_indices(), matrix.row_indices()
     return torch.sparse_compressed_tensor(
-        lines, others, values, matrix.shape, layout=matrix.layout, check_invariants=False
-    )  # fmt: skip
+        lines, others, values, matrix.shape, layout=matrix.layout, device=values.device, check_invariants=False
+    )
 
 
 def distinct(matrix: Tensor) -> Tensor:
@@ -204,6 +223,4 @@ def distinct(matrix: Tensor) -> Tensor:
         return matrix
     sizes = tuple(matrix.shape)
     indices = unflat(torch.unique(flat(matrix._indices(), sizes)), sizes)
-    return torch.sparse_coo_tensor(
-        indices, matrix._values().new_empty(indices.shape[1]), sizes, is_coalesced=True, check_invariants=False
-    )
+    return coo(indices, matrix._values().new_empty(indices.shape[1]), sizes, is_coalesced=True)

@@ -6,13 +6,16 @@ rounded each, as torch takes them.
 
 from __future__ import annotations
 
+import cmath
+
 import torch
 from torch import Tensor
 
 from .. import ops
+from ..autocast import outside_autocast
 from ..bags import gather_sum, gathered, op_math
 from ..bags import row_products as products_of_rows
-from .entries import Entries, check_indices, lines, unflat
+from .entries import Entries, check_indices, coo, lines, unflat
 
 SUMS = ("sum", "mean")
 REDUCTIONS = (*SUMS, "amax", "amin")
@@ -22,6 +25,7 @@ def _complex(real: Tensor, imaginary: Tensor) -> Tensor:
     return torch.view_as_complex(torch.stack((real, imaginary), -1))
 
 
+@outside_autocast
 def weighted_sum(
     table: Tensor, weights: Tensor, rows: Tensor, to: Tensor, bounds: Tensor | None, num_targets: int
 ) -> Tensor:
@@ -37,6 +41,7 @@ def weighted_sum(
     return _complex(real, imaginary)
 
 
+@outside_autocast
 def row_products(left: Tensor, left_rows: Tensor, right: Tensor, right_rows: Tensor) -> Tensor:
     """[n]: the sum of left * right.conj() over the columns of a row of each."""
     if not left.is_complex():
@@ -67,6 +72,8 @@ def product(matrix: Tensor, dense: Tensor, reduce: str = "sum") -> tuple[Tensor,
 def _scaled(values: Tensor, dense: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     """One of the two times alpha, rounded before all else is exact: the entries, or `dense` where they overflow."""
     scaled = values * alpha
+    if not cmath.isfinite(alpha):
+        return scaled, dense
     overflows = _overflows(values, scaled)
     if not overflows.is_cuda and not overflows:
         return scaled, dense
@@ -91,6 +98,7 @@ def _overflows(before: Tensor, after: Tensor) -> Tensor:
     return (before.isfinite() & ~after.isfinite()).any()
 
 
+@outside_autocast
 def sum_with(base: Tensor, matrix: Tensor, dense: Tensor, beta: float, alpha: float) -> Tensor:
     """beta * base + the sums of alpha * matrix[i, j] * dense[j], all in one: base's rows are rows of the table."""
     entries, num_rows = Entries.of(matrix, "sparse_addmm"), matrix.shape[0]
@@ -120,21 +128,43 @@ def batched(batches: Tensor, dense: Tensor) -> Tensor:
 def of_sparse(left: Tensor, right: Tensor) -> Tensor:
     """The product of two sparse matrices, in coordinates: an entry wherever an entry of each meets one of the other."""
     ours, others = Entries.of(left, "sparse_mm"), Entries.of(right, "sparse_mm")
+    entry, other = _meetings(ours, others, right.shape[0])
+    shape = left.shape[0], right.shape[1]
+    used, place = torch.unique(ours.rows[entry] * shape[1] + others.columns[other], return_inverse=True)
+    values = weighted_sum(others.values[:, None], ours.values[entry], other, place, None, used.shape[0])
+    return coo(unflat(used, shape), values.view(-1), shape, is_coalesced=True)
+
+
+@outside_autocast
+def sum_with_sparse(base: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float) -> Tensor:
+    """beta * base + alpha * (left @ right), two sparse matrices, in one sum: as `sum_with`, each place a target."""
+    ours, others = Entries.of(left, "addmm"), Entries.of(right, "addmm")
+    entry, other = _meetings(ours, others, right.shape[0])
+    shape = left.shape[0], right.shape[1]
+    values = ours.values if base.is_complex() else ours.values.to(op_math(base.dtype))
+    table = others.values[:, None]
+    if alpha != 1:
+        values, table = _scaled(values, table, alpha)
+    weights, place = values[entry], ours.rows[entry] * shape[1] + others.columns[other]
+    if beta != 0:
+        own = torch.arange(shape[0] * shape[1], device=base.device)
+        other = torch.cat([other, own + table.shape[0]])
+        table = torch.cat([table, base.expand(shape).reshape(-1, 1)])
+        weights = torch.cat([weights, weights.new_full((own.shape[0],), beta)])
+        place = torch.cat([place, own])
+    return weighted_sum(table, weights, other, place, None, shape[0] * shape[1]).view(shape)
+
+
+def _meetings(ours: Entries, others: Entries, num_columns: int) -> tuple[Tensor, Tensor]:
+    """[n] each: which entry of the left factor meets which of the right one, whose row is its column."""
     order, bounds = None, others.bounds
     if bounds is None:
-        order, bounds = ops.segment_plan(others.rows, right.shape[0])
+        order, bounds = ops.segment_plan(others.rows, num_columns)
     counts = bounds.diff()[ours.columns]
     entry = torch.repeat_interleave(torch.arange(counts.shape[0], device=counts.device), counts)
     first = bounds[ours.columns] - (counts.cumsum(0) - counts)
     other = torch.arange(entry.shape[0], device=counts.device) + first[entry]
-    if order is not None:
-        other = order[other]
-    shape = left.shape[0], right.shape[1]
-    used, place = torch.unique(ours.rows[entry] * shape[1] + others.columns[other], return_inverse=True)
-    values = weighted_sum(others.values[:, None], ours.values[entry], other, place, None, used.shape[0])
-    return torch.sparse_coo_tensor(
-        unflat(used, shape), values.view(-1), shape, is_coalesced=True, check_invariants=False
-    )  # fmt: skip
+    return entry, other if order is None else order[other]
 
 
 def full_rows(matrix: Tensor, dense: Tensor, alpha: complex = 1) -> tuple[Tensor, Tensor]:

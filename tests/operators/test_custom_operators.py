@@ -1,5 +1,7 @@
 """The registered operators themselves: schemas, fake kernels and derivatives, as torch.library checks them."""
 
+import resource
+
 import pytest
 import torch
 
@@ -216,3 +218,24 @@ def test_meta_tensors_have_shapes_and_torchs_errors():
     assert reprocuda.index_add(x, 0, index, torch.empty(2, 3, device="meta")).shape == (4, 3)
     with pytest.raises(RuntimeError):
         reprocuda.index_add(x, 0, index, torch.empty(2, 2, device="meta"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda name: ops.scatter_reduce(torch.ones(2), 0, torch.tensor([0]), torch.ones(1), name),
+        lambda name: ops.scatter_reduce_(torch.ones(2), 0, torch.tensor([0]), torch.ones(1), name),
+        lambda name: ops.index_reduce(torch.ones(2), 0, torch.tensor([0]), torch.ones(1), name),
+        lambda name: ops.index_reduce_(torch.ones(2), 0, torch.tensor([0]), torch.ones(1), name),
+        lambda name: ops.index_reduce_planned(torch.ones(4), 0, PLAN.permutation, PLAN.offsets, torch.ones(3), name),
+        lambda name: ops.histogram_counts(torch.ones(1, 1), [torch.arange(2.0)], name),
+    ],
+)
+def test_a_string_is_freed_after_the_call(call):
+    """The longer it is the more of it would be lost, which a name that no operator knows can be."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(100):
+        with pytest.raises((ValueError, RuntimeError), match="must be"):
+            call("x" * 2**21)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 100 * 1024, f"{grown} KiB more memory than before, of 200 MiB of strings"

@@ -52,6 +52,9 @@ def test_overlap_is_decided_exactly():
             for add in (reprocuda.index_add_, torch.Tensor.index_add_):
                 with reprocuda.enabled(), pytest.raises(RuntimeError):
                     add(target, 0, torch.tensor([0]), torch.ones(1, *sizes[1:]))
+            for put, accumulate in itertools.product((reprocuda.put_, torch.Tensor.put_), (True, False)):
+                with reprocuda.enabled(), pytest.raises(RuntimeError):
+                    put(target, torch.tensor([0]), torch.ones(1), accumulate)
             assert not base.any()
     assert min(seen.values()) > 100, seen
 
