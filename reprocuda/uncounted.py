@@ -43,16 +43,15 @@ def _mean_beside(self: Tensor, permutation: Tensor | None, offsets: Tensor, sour
 
 @outside_autocast
 def _means(own: Tensor, permutation: Tensor | None, offsets: Tensor, rows: Tensor, counts: Tensor) -> Tensor:
-    num_targets, num_rows = own.shape[0], rows.shape[0]
+    num_rows = rows.shape[0]
     table = torch.cat([rows, own, rows.new_full((1, rows.shape[1]), -0.0)])
-    members = torch.arange(num_rows, device=rows.device)
-    targets = torch.repeat_interleave(torch.arange(num_targets, device=rows.device), counts, output_size=num_rows)
-    places = torch.full((2 * num_rows,), table.shape[0] - 1, device=rows.device)
+    # Beside each member a zero, but beside the first of a target what is to be added.
+    places = torch.full((num_rows, 2), table.shape[0] - 1, device=rows.device)
+    places[:, 0] = torch.arange(num_rows, device=rows.device) if permutation is None else permutation
     full = (counts > 0).nonzero().flatten()
-    places[offsets[full] + offsets[full + 1]] = num_rows + full
-    places[members + offsets[targets]] = members if permutation is None else permutation
+    places[offsets[full], 1] = num_rows + full
     twos = table.new_full((2 * num_rows,), 2, dtype=table.dtype if table.is_cpu else torch.float64)
-    return ops.gather_segment_sum(table, places, 2 * offsets, twos, True)
+    return ops.gather_segment_sum(table, places.flatten(), 2 * offsets, twos, True)
 
 
 def by_plan(self: Tensor, dim: int, permutation: Tensor | None, offsets: Tensor, source: Tensor) -> Tensor:
@@ -63,6 +62,17 @@ def by_plan(self: Tensor, dim: int, permutation: Tensor | None, offsets: Tensor,
 
 def by_elements(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`mean_beside`, the target along `dim` of each element of source named by an index of its shape."""
+    if _is_of_rows(self, dim, index):
+        rows = index
+        for other in reversed(range(index.dim())):
+            rows = rows if other == dim else rows.select(other, 0)
+        return by_plan(self, dim, *ops.segment_plan(rows.long(), self.shape[dim]), source)
     places = torch.arange(self.numel(), device=self.device).reshape(self.shape).gather(dim, index.long())
     plan = ops.segment_plan(places.reshape(-1), self.numel())
     return ops.mean_beside(self.reshape(-1), *plan, source.reshape(-1)).reshape(self.shape)
+
+
+def _is_of_rows(self: Tensor, dim: int, index: Tensor) -> bool:
+    """Whether an index that was broadcast names the same target for all of a row."""
+    others = [d for d in range(index.dim()) if d != dim]
+    return index.dim() > 0 and all(index.stride(d) == 0 and index.shape[d] == self.shape[d] > 0 for d in others)

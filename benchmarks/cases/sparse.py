@@ -1,4 +1,4 @@
-"""Sparse tensors in coordinates whose duplicates are added up, and products of a sparse matrix with a dense one."""
+"""Sparse tensors whose duplicates are added up, there and in dense ones, and products of a sparse with a dense one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import torch
 
+import reprocuda
 from benchmarks.cases.base import DETERMINISTIC, OURS, Case, short, torch_deterministic
 from benchmarks.exactness import round_once
 from benchmarks.timing import Contestant
@@ -80,6 +81,28 @@ class Coalesce(Sparse):
 
 
 @dataclass(frozen=True)
+class ToDense(Sparse):
+    """Rows of `features` dense values, by one index."""
+
+    def make_problem(self, device: str) -> Problem:
+        indices, values, generator = self.draw(self.features)
+        wanted = []
+        for row in torch.randint(self.size, (SAMPLES,), generator=generator).tolist():
+            terms = values[indices[0] == row][:, -1].double().tolist()
+            wanted.append(((row, self.features - 1), round_once(sum(map(Fraction, terms), Fraction(0)), values.dtype)))
+        size = (self.size, self.features)
+        matrix = torch.sparse_coo_tensor(indices[:1], values, size, check_invariants=True)
+        return Problem(matrix.to(device), None, wanted)
+
+    def contestants(self, problem: Problem) -> list[Contestant]:
+        def ours() -> torch.Tensor:
+            with reprocuda.enabled():
+                return problem.matrix.to_dense()
+
+        return self.beside_native(problem, "to_dense", problem.matrix.to_dense, ours)
+
+
+@dataclass(frozen=True)
 class SparseMm(Sparse):
     layout: str = "coo"
     reduce: str = "sum"  # "mm" is another kernel of torch's than the reduction by "sum"
@@ -122,6 +145,7 @@ def cases() -> list[Case]:
         Coalesce(size, 1_000_000, features, goals=goals("coalesce"))
         for size, features in ((300, 1), (100_000, 1), (300, 16), (100_000, 16))
     ]
+    found += [ToDense(size, 100_000, 16, goals=goals("to_dense")) for size in (3000, 100_000)]
     for features in (1, 16, 64):
         for layout, reduce in (("coo", "mm"), ("csr", "mm"), ("csr", "sum"), ("csr", "mean")):
             found.append(

@@ -19,8 +19,10 @@ LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 def flat(indices: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """[nnz] int64: the row-major positions of [sparse_dim, nnz] indices."""
-    position = indices.new_zeros(indices.shape[1])
-    for index, size in zip(indices, sizes, strict=True):
+    if not sizes:
+        return indices.new_zeros(indices.shape[1])
+    position = indices[0]
+    for index, size in zip(indices[1:], sizes[1:], strict=True):
         position = position * size + index
     return position
 

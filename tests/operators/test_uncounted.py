@@ -11,7 +11,7 @@ import reprocuda
 from reprocuda import ops
 from tests import oracle
 from tests.operators.adversarial import KINDS, make
-from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
+from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
 
 LENGTHS = torch.tensor([3, 0, 1, 9, 0, 7])
 pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
@@ -91,3 +91,21 @@ def test_compiled_vmapped_and_forward():
         assert torch.equal(torch.func.vmap(call)(torch.stack([source, -source]), torch.stack([out, -out]))[0], want)
         assert torch.equal(torch.func.vjp(call, source, out)[1](torch.ones_like(want))[0], mine)
         assert torch.autograd.gradcheck(call, (x, out), check_forward_ad=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_mean_beside_out_by_a_broadcast_index(dtype):
+    """Whole rows, where the index is broadcast; else element by element. The same sums."""
+    generator = torch.Generator().manual_seed(1)
+    data = make("wide", (20, 3), DTYPES[dtype], generator)
+    rows = torch.repeat_interleave(torch.arange(6), LENGTHS)
+    order = torch.randperm(20, generator=generator)
+    want = from_numpy_bits(mean_beside(data, LENGTHS, 1.5, dtype).reshape(-1), DTYPES[dtype]).reshape(6, 3)
+    for dim in (0, 1):
+        index, source = rows[order][:, None].expand(20, 3), data[order]
+        out = torch.full((6, 3), 1.5, dtype=data.dtype)
+        if dim == 1:
+            index, source, out = index.t(), source.t(), out.t().contiguous()
+        for given in (index, index.contiguous()):
+            got = reprocuda.scatter.scatter_mean(source, given, dim, out=out.clone())
+            assert_same_bits((got.t() if dim == 1 else got).contiguous(), want)
