@@ -58,6 +58,10 @@ fragment.define(
 )
 # A mean with something beside its members. uncounted.py has the kernel.
 fragment.define("mean_beside(Tensor self, Tensor? permutation, Tensor offsets, Tensor source) -> Tensor")
+# The derivative of log-sum-exps in compiled code, with derivatives of its own. prefixes.py has the kernel.
+fragment.define(
+    "logcumsumexp_shares(Tensor weights, Tensor input, Tensor output, int dim, bool transposed) -> Tensor"
+)
 # Counting by value in compiled code. histograms.py has the kernels.
 fragment.define("bincount(Tensor input, Tensor weights, SymInt minlength) -> Tensor")
 fragment.define("histc(Tensor input, int bins, float min, float max) -> Tensor")
@@ -118,6 +122,7 @@ cumprod = torch.ops.reprocuda.cumprod.default
 cumprod_ = torch.ops.reprocuda.cumprod_.default
 cumprod_out = torch.ops.reprocuda.cumprod_out.default
 logcumsumexp = torch.ops.reprocuda.logcumsumexp.default
+logcumsumexp_shares = torch.ops.reprocuda.logcumsumexp_shares.default
 logcumsumexp_out = torch.ops.reprocuda.logcumsumexp_out.default
 exp = torch.ops.reprocuda.exp.default
 sqrt = torch.ops.reprocuda.sqrt.default

@@ -162,7 +162,7 @@ def weighted_shares(weights: Tensor, input: Tensor, output: Tensor, dim: int, tr
     weights[k] * exp(input[i] - output[k]).
 
     Positive and negative weights are summed apart, by their logarithms: nothing overflows on the way. What is absent
-    has a logarithm that is finite still, for the derivatives.
+    has a logarithm that is finite still.
     """
     lowest = torch.finfo(weights.dtype).min / 2
 
@@ -174,6 +174,26 @@ def weighted_shares(weights: Tensor, input: Tensor, output: Tensor, dim: int, tr
         return ops.exp(ops.logcumsumexp(logs + input, dim) - output)
 
     return of_positive(weights) - of_positive(-weights)
+
+
+ops.fragment.impl("logcumsumexp_shares", weighted_shares, "CompositeExplicitAutograd")
+
+
+def gradients_of_shares(
+    shares: Callable,
+    grad: Tensor,
+    weights: Tensor,
+    input: Tensor,
+    output: Tensor,
+    result: Tensor,
+    dim: int,
+    transposed: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the weights, the input and the output of `shares`, which is weighted_shares as a differentiable operation."""
+    by_weight = shares(grad, input, output, dim, not transposed)
+    if transposed:
+        return by_weight, grad * result, -(weights * by_weight)
+    return by_weight, weights * by_weight, -(grad * result)
 
 
 class _Shares(torch.autograd.Function):
@@ -191,11 +211,8 @@ class _Shares(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        weights, input, output, result = ctx.saved_tensors
-        by_weight = _Shares.apply(grad, input, output, ctx.dim, not ctx.transposed)
-        if ctx.transposed:
-            return by_weight, grad * result, -(weights * by_weight), None, None
-        return by_weight, weights * by_weight, -(grad * result), None, None
+        gradients = gradients_of_shares(_Shares.apply, grad, *ctx.saved_tensors, ctx.dim, ctx.transposed)
+        return *gradients, None, None
 
     @staticmethod
     def jvp(ctx, weights_tangent, input_tangent, output_tangent, *_):

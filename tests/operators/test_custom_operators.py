@@ -70,6 +70,12 @@ FUNCTIONAL = {
     "logcumsumexp scalar": lambda: (ops.logcumsumexp, real(), -1),
     "cumprod complex": lambda: (ops.cumprod, real(2, 3, dtype=torch.complex64), -1),
     "logcumsumexp": lambda: (ops.logcumsumexp, real(3, 2), 0),
+    **{
+        f"logcumsumexp_shares {transposed}": lambda transposed=transposed: (
+            ops.logcumsumexp_shares, real(3, 2), real(3, 2), real(3, 2), 0, transposed,
+        )
+        for transposed in (True, False)
+    },
     "exp": lambda: (ops.exp, real(2, 3)),
     "sqrt": lambda: (ops.sqrt, real(2, 3).detach().abs().add(1).requires_grad_()),
     "log": lambda: (ops.log, (torch.rand(2, 3) + 0.5).requires_grad_()),
@@ -239,3 +245,12 @@ def test_a_string_is_freed_after_the_call(call):
             call("x" * 2**21)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 100 * 1024, f"{grown} KiB more memory than before, of 200 MiB of strings"
+
+
+def test_the_second_derivative_of_log_sum_exps_where_a_cotangent_is_zero():
+    """Its logarithm has no derivative there; the sum that it stands for has one."""
+    x = torch.arange(12.0, dtype=torch.float64).reshape(4, 3).div(5).requires_grad_()
+    cotangents = torch.tensor([[1.0, 0, 2], [0, 0, 1], [3, 0, 0], [1, -1, 0]], dtype=torch.float64).requires_grad_()
+    for dim in (0, -1):
+        torch.autograd.gradgradcheck(lambda x, dim=dim: ops.logcumsumexp(x, dim), x, cotangents)
+        torch.autograd.gradgradcheck(lambda x, dim=dim: reprocuda.logcumsumexp(x, dim), x, cotangents)
