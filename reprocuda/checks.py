@@ -10,6 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .autograd import transforms_active
+from .plan import has_data
+
 
 class _Checks:
     on = False
@@ -49,6 +52,14 @@ def check_range(op: str, index: Tensor, lower: int, upper: int) -> None:
     if not index.is_cuda:
         return
     check_range_now(op, index, lower, upper)
+
+
+def check_range_first(op: str, index: Tensor, lower: int, upper: int) -> None:
+    """The same on the CPU too, before an operator of torch's that writes before it reports."""
+    if has_data(index) and not transforms_active() and index.numel() and (index.is_cpu or checks.on):
+        lowest, highest = torch.aminmax(index)
+        if int(lowest) < lower or int(highest) >= upper:
+            check_range_now(op, index, lower, upper)
 
 
 def check_range_now(op: str, index: Tensor, lower: int, upper: int) -> None:

@@ -101,6 +101,9 @@ def by_counts(
     flat = _flat(points, weight, len(bins))
     if flat is None or not serves(*flat):
         return None
+    for dim, count in enumerate(bins):
+        if count <= 0:
+            raise RuntimeError(f"histogram(): bins must be > 0, but got {count} for dimension {dim}")
     if flat[0].is_cpu:
         edges = list(_aten._histogramdd_bin_edges(flat[0], list(bins), range=bounds))
     else:
@@ -239,7 +242,9 @@ def _compiled_bincount(input: Tensor, weights: Tensor, minlength: int) -> Tensor
 
 
 def _compiled_histc(input: Tensor, bins: int, min: float, max: float) -> Tensor:
-    result = histc_counts(input, bins, min, max)
+    """Equal ends other than 0 are those that bins lie around."""
+    ends = around(min, 0.5, input.dtype) if min == max != 0 else (min, max)
+    result = histc_counts(input, bins, *ends)
     return torch.histc(input, bins, min=min, max=max) if result is None else result
 
 

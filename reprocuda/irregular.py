@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .autograd import transforms_active
 from .frames import caller_level
+from .plan import has_data
 
 OVERLAP = "the written tensor overlaps itself"
 
@@ -112,6 +114,12 @@ def overlaps_itself(tensor: Tensor) -> bool:
     sizes = [size for _, size in steps]
     places = torch.arange(reach, device="cpu").as_strided(sizes, [stride for stride, _ in steps])
     return places.unique().numel() != places.numel()
+
+
+def refuse_own_overlap(op: str, target: Tensor) -> None:
+    """Raises for a written tensor that overlaps itself, where torch's own operator writes and only looks at strides."""
+    if has_data(target) and not transforms_active() and overlaps_itself(target):
+        raise refusal(op, OVERLAP)
 
 
 def refuse_overlap(out: Tensor, base: Tensor, *inputs: Tensor) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from . import autograd, ops
 from .bags import SparseLookup
+from .checks import check_range_first
 from .functional.support import wrap_dim
 from .lookup import LookupRoute, without_padding
 from .plan import SegmentPlan
@@ -328,6 +329,7 @@ def embedding(
         return native()
     padding = -1 if padding_idx is None else padding_idx % num_rows
     if max_norm is not None:
+        check_range_first("embedding", indices, 0, num_rows)
         with torch.no_grad():
             torch.embedding_renorm_(weight, indices.contiguous(), max_norm, norm_type)
     if sparse and weight.requires_grad and torch.is_grad_enabled():

@@ -144,9 +144,10 @@ def _is_end(value: Number) -> bool:
 
 def _around_one_value(input: Tensor, bins: int, value: float) -> Tensor | None:
     """histc of the bins that lie around `value`, one wide altogether; None: torch is to judge the arguments."""
-    compute = h.histc_counts if has_data(input) else ops.histc
     if input.is_floating_point():
-        return compute(input, bins, *h.around(value, 0.5, input.dtype))
+        if not has_data(input):
+            return ops.histc(input, bins, value, value)
+        return h.histc_counts(input, bins, *h.around(value, 0.5, input.dtype))
     if bins <= 0 or input.dtype not in h.COUNTED:
         return None
     hist = input.new_zeros(bins)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..irregular import refuse_own_overlap
 from ..reading import expand_with_exact_gradient
 from ..signatures import typed
 
@@ -37,7 +38,11 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
                 [0., 6.]])
     """
     if _is_broadcast_and_may_have_gradient(input, mask):
-        input = expand_with_exact_gradient(input, torch.broadcast_shapes(input.shape, mask.shape))
+        try:
+            shape = torch.broadcast_shapes(input.shape, mask.shape)
+        except RuntimeError:
+            return torch.masked_scatter(input, mask, source)  # which says so
+        input = expand_with_exact_gradient(input, shape)
     return torch.masked_scatter(input, mask, source)
 
 
@@ -45,18 +50,20 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`masked_scatter` written into `input`, which is returned: torch.Tensor.masked_scatter_.
 
-    Arguments, errors and determinism are those of `masked_scatter`, but `input` is not broadcast.
+    Arguments, errors and determinism are those of `masked_scatter`, but `input` is not broadcast, and may not overlap
+    itself.
 
     Example:
         >>> import torch, reprocuda
         >>> reprocuda.masked_scatter_(torch.zeros(3), torch.tensor([False, True, True]), torch.tensor([5.0, 6.0]))
         tensor([0., 5., 6.])
     """
+    refuse_own_overlap("masked_scatter_", input)
     return input.masked_scatter_(mask, source)
 
 
 def _is_broadcast_and_may_have_gradient(input: Tensor, mask: Tensor) -> bool:
-    if not isinstance(input, Tensor) or not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+    if mask.dtype != torch.bool:
         return False
     wider = mask.dim() > input.dim() or any(
         own == 1 != other for own, other in zip(reversed(input.shape), reversed(mask.shape), strict=False)

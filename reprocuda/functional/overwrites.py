@@ -15,7 +15,8 @@ from .. import ops
 from ..alpha import Number
 from ..autocast import widest
 from ..autograd import needs_operators, transforms_active
-from ..irregular import OVERLAP, judge, judge_in_place, overlaps_itself, refusal
+from ..checks import check_range, check_range_first, checks
+from ..irregular import OVERLAP, judge, judge_in_place, overlaps_itself, refusal, refuse_own_overlap
 from ..layout import laid_out_as
 from ..overwriting import overwrite, overwrite_
 from ..plan import has_data
@@ -239,7 +240,7 @@ def _named(function: str, error: IndexError) -> IndexError:
 def _fills_by_points(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> bool:
     """Whether the value's gradient, a sum over all that it was written to, may be asked for; else it is torch's own."""
     has_gradient = isinstance(value, Tensor) and value.dim() == 0 and value.dtype == input.dtype
-    is_in_range = isinstance(dim, int) and -input.dim() <= dim < input.dim()
+    is_in_range = -input.dim() <= dim < input.dim()
     return has_gradient and is_in_range and index.dtype == torch.int64 and index.dim() <= 1
 
 
@@ -269,6 +270,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         tensor([5., 0., 5.])
     """
     if not _fills_by_points(input, dim, index, value):
+        if checks.on and index.dtype == torch.int64 and -input.dim() <= dim < input.dim():
+            check_range("index_fill", index, -input.shape[dim], input.shape[dim])
         return torch.index_fill(input, dim, index, value)
     try:
         return index_put(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
@@ -288,7 +291,10 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
         >>> reprocuda.index_fill_(torch.zeros(2), 0, torch.tensor([1]), torch.tensor(3.0))
         tensor([0., 3.])
     """
+    refuse_own_overlap("index_fill_", input)
     if not _fills_by_points(input, dim, index, value):
+        if index.dtype == torch.int64 and -input.dim() <= dim < input.dim():
+            check_range_first("index_fill_", index, -input.shape[dim], input.shape[dim])
         return input.index_fill_(dim, index, value)
     try:
         return index_put_(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)

@@ -206,7 +206,7 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tenso
         >>> reprocuda.logcumsumexp(torch.tensor([1e4, -1e4, -torch.inf]), 0)
         tensor([10000., 10000., 10000.])
     """
-    if input.is_complex():
+    if not input.is_floating_point():
         return torch.logcumsumexp(input, dim, out=out)
     if out is None:
         return _along("logcumsumexp", input, dim, lambda: torch.logcumsumexp(input, dim))

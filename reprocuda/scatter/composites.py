@@ -173,6 +173,8 @@ def scatter_logsumexp(
         check_out(op, out, src, check_dim(op, dim, src.dim()))
         dim_size = out.shape[dim]
     where, dim, size = _groups(op, src, index, dim, dim_size)
+    if src.numel() == 0 and out is None:
+        return src.new_zeros(result_shape(src, dim, size))
     dtype, src = src.dtype, _wide(src)
     own = None if out is None else _wide(out).clone()
     largest = _largest(src, where, dim, size, own)
