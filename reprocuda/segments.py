@@ -213,6 +213,8 @@ def _representable(initial: float, dtype: torch.dtype, num_segments: int) -> flo
     """
     if num_segments == 0:
         return 0.0
+    if isinstance(initial, complex):
+        raise ValueError("initial is no real number")
     if math.isfinite(initial) and abs(initial) > torch.finfo(dtype).max:
         raise RuntimeError(f"segment_reduce(): initial={initial} cannot be converted to {dtype} without overflow")
     return initial
