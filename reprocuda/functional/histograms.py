@@ -252,14 +252,19 @@ def histogramdd(
                 [1.]])
     """
     by_edges = isinstance(bins, (list, tuple)) and len(bins) > 0 and all(isinstance(part, Tensor) for part in bins)
-    result = None
-    if is_integer(bins):
-        result = _by_counts()(input, [bins] * input.shape[-1], range, weight, density) if input.dim() else None
-    elif by_edges:
-        hist = _by_edges()(input, list(bins), weight, density) if range is None else None
-        result = None if hist is None else (hist, [edges.clone() for edges in bins])
-    else:
-        result = _by_counts()(input, list(bins), range, weight, density)
-    if result is None:
-        return torch.histogramdd(input, bins, range=range, weight=weight, density=density)
-    return torch.return_types.histogramdd((result[0], tuple(result[1])))
+
+    def compute(input: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
+        result = None
+        if is_integer(bins):
+            result = _by_counts()(input, [bins] * input.shape[-1], range, weight, density) if input.dim() else None
+        elif by_edges:
+            hist = _by_edges()(input, list(bins), weight, density) if range is None else None
+            result = None if hist is None else (hist, [edges.clone() for edges in bins])
+        else:
+            result = _by_counts()(input, list(bins), range, weight, density)
+        if result is None:
+            result = torch.histogramdd(input, bins, range=range, weight=weight, density=density)
+        return result[0], *result[1]
+
+    hist, *edges = _counted("histogramdd", compute, input, weight)
+    return torch.return_types.histogramdd((hist, tuple(edges)))

@@ -143,3 +143,21 @@ def test_products_under_autocast_are_of_the_dtype_of_torchs(dtype):
 class OURS:
     mm = staticmethod(reprocuda.sparse_mm)
     addmm = staticmethod(reprocuda.sparse_addmm)
+
+
+def test_histograms_of_several_dimensions_are_vmapped():
+    points, weights = torch.rand(4, 7, 2), torch.rand(4, 7)
+    for options in (
+        {"bins": [3, 2], "range": [0.0, 1.0, 0.0, 1.0]},
+        {"bins": 3},
+        {"bins": [torch.linspace(0, 1, 4), torch.linspace(0, 1, 3)], "density": True},
+    ):
+        got = vmap(lambda x, w, given=options: reprocuda.histogramdd(x, weight=w, **given))(points, weights)
+        each = [reprocuda.histogramdd(x, weight=w, **options) for x, w in zip(points, weights, strict=True)]
+        assert torch.equal(got[0], torch.stack([one.hist for one in each]))
+        for dim, edges in enumerate(got[1]):
+            assert torch.equal(edges, torch.stack([one.bin_edges[dim] for one in each]))
+    for ns in (torch, reprocuda):
+        hist = ns.histogramdd(points[0].clone().requires_grad_(), 3).hist
+        with pytest.raises(RuntimeError, match="not implemented"):
+            hist.sum().backward()
