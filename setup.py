@@ -48,7 +48,7 @@ def choose_toolkit() -> tuple[Toolkit | None, str]:
 def cpu_library():
     return cpp_extension.CppExtension(
         "reprocuda._C",
-        sources("csrc/ops/*.cpp", "csrc/cpu/*.cpp"),
+        sources("csrc/ops/*.cpp", "csrc/cpu/**/*.cpp"),
         include_dirs=[str(ROOT / "csrc")],
         extra_compile_args={"cxx": [*flags.HOST, flags.STABLE_ABI]},
         py_limited_api=True,

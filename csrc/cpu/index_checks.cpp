@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "accumulate.h"
 #include "parallel.h"
+#include "sums/accumulate.h"
 
 namespace reprocuda::cpu {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "accumulate.h"
 #include "index_checks.h"
 #include "parallel.h"
+#include "sums/accumulate.h"
 #include "workspace.h"
 
 namespace reprocuda::cpu {

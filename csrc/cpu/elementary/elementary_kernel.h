@@ -1,0 +1,25 @@
+// exp, log and sqrt for every instruction set. They run in round-to-nearest with subnormals kept.
+#pragma once
+
+#include "../../elementary.h"
+#include "../vectors/kernel_includes.h"
+
+namespace reprocuda::cpu {
+
+template <class T>
+using MapElements = void (*)(Elementary function, const T* in, T* out, int64_t count);
+
+namespace portable {
+template <class T>
+MapElements<T> map_kernel();
+}
+namespace avx2 {
+template <class T>
+MapElements<T> map_kernel();
+}
+namespace avx512 {
+template <class T>
+MapElements<T> map_kernel();
+}
+
+}  // namespace reprocuda::cpu

@@ -1,0 +1,10 @@
+// The fingerprint of a tensor's bits, on the CPU.
+#pragma once
+
+#include "../../problem.h"
+
+namespace reprocuda::cpu {
+
+Fingerprint fingerprint(const FingerprintProblem& problem);
+
+}  // namespace reprocuda::cpu

@@ -1,6 +1,0 @@
-// The vector kernels of integer sums in a window of bits for every instruction set.
-#include "../numerics/fixed_point.h"
-#include "fixed_bins_kernel.h"
-
-#define REPROCUDA_KERNELS "fixed_bins.inl"
-#include "every_isa.inl"

@@ -1,0 +1,10 @@
+// Running products and log-sum-exps on the CPU.
+#pragma once
+
+#include "../../running.h"
+
+namespace reprocuda::cpu {
+
+void running(const RunningScan& problem);
+
+}  // namespace reprocuda::cpu

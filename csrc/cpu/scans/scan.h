@@ -1,0 +1,10 @@
+// Prefix sums along one dimension.
+#pragma once
+
+#include "../../scan.h"
+
+namespace reprocuda::cpu {
+
+void scan(const Scan& problem);
+
+}  // namespace reprocuda::cpu

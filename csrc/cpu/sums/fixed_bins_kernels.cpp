@@ -1,0 +1,6 @@
+// The vector kernels of integer sums in a window of bits for every instruction set.
+#include "../../numerics/fixed_point.h"
+#include "fixed_bins_kernel.h"
+
+#define REPROCUDA_KERNELS "cpu/sums/fixed_bins.inl"
+#include "../vectors/every_isa.inl"
