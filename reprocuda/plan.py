@@ -160,4 +160,4 @@ class SegmentPlan:
         return torch.empty_like(grouped).index_copy_(0, self.permutation, grouped)
 
 
-KINDS["SegmentPlan"] = Kind("SegmentPlan", frozenset((SegmentPlan,)))
+KINDS["SegmentPlan"] = Kind("SegmentPlan", frozenset((SegmentPlan,)), lambda value: isinstance(value, SegmentPlan))

@@ -243,7 +243,7 @@ _OPERATORS = (
         kernels.HISTOGRAM,
         dtypes=("float32", "float64"),
         on=tuple(DEVICES),
-        notes="on CUDA, where torch has none, called directly; no vmap, as torch",
+        notes="on CUDA, where torch has none, called directly",
     ),
     Operator(
         "histogramdd",
@@ -251,7 +251,7 @@ _OPERATORS = (
         kernels.HISTOGRAMDD,
         dtypes=("float32", "float64"),
         on=tuple(DEVICES),
-        notes="on CUDA, where torch has none, called directly; no vmap, as torch",
+        notes="on CUDA, where torch has none, called directly",
     ),
     Operator(
         "cumsum",

@@ -201,7 +201,8 @@ def _reduced(rows: Tensor, plan: SegmentPlan, how: How, initial: float | None) -
     # Beside an equal initial value torch gives the whole gradient to the members.
     result = _reduce(base, plan, rows, How(how.reduce, include_self=False))
     sign = 1 if how.reduce == "amax" else -1
-    of_zeros = (base == 0) & (result == 0) & (base.signbit() != result.signbit()) & (base.signbit() == (sign < 0))
+    beyond = result.signbit() if sign > 0 else base.signbit()  # -0 is the smaller of two zeros
+    of_zeros = (base == 0) & (result == 0) & (base.signbit() != result.signbit()) & beyond
     wins = (sign * base > sign * result) | of_zeros | (base.isnan() & ~result.isnan())
     return torch.where(wins, base, result)
 

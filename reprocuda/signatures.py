@@ -101,6 +101,12 @@ def _is_real(value: object) -> bool:
     return is_number(value) and not (isinstance(value, complex) or (is_tensor(value) and value.is_complex()))
 
 
+def _names_dtype(value: object) -> bool:
+    return isinstance(value, type) and value in _PYTHON_DTYPES
+
+
+# As torch has them.
+_PYTHON_DTYPES = {float: torch.float64, int: torch.int64, bool: torch.bool, complex: torch.complex128}
 _ANY = Kind("anything", accepts=lambda value: True)
 _REAL = Kind("float", frozenset((float, int, bool)), _is_real, _as_number)
 _NUMBER = Kind("Number", frozenset((float, int, bool, complex)), is_number, _as_number)
@@ -114,7 +120,7 @@ KINDS = {
     "Number": _NUMBER,
     "Alpha": _NUMBER,
     "str": Kind("str", frozenset((str,)), lambda value: isinstance(value, str)),
-    "torch.dtype": Kind("torch.dtype", frozenset((torch.dtype,))),
+    "torch.dtype": Kind("torch.dtype", frozenset((torch.dtype,)), _names_dtype, _PYTHON_DTYPES.get),
     "Sequence[Tensor | None]": _sequence_of("sequence of Tensors", lambda part: part is None or is_tensor(part)),
     "Sequence[Tensor]": _sequence_of("sequence of Tensors", is_tensor),
     "Sequence[int]": _sequence_of("sequence of ints", is_integer),

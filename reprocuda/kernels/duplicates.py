@@ -14,8 +14,13 @@ _COO = {"cpu": "SparseCPU", "cuda": "SparseCUDA"}
 
 
 def _has_sum(self, other, alpha=1, out=None):
-    """Entries beside others are added up by nobody yet; those that are coalesced meet one number each."""
-    return self.layout == torch.strided and (alpha != 1 or not other.is_coalesced())
+    """Entries beside others are added up by nobody yet; those that are coalesced meet one number each, unless what is
+    written overlaps itself.
+    """
+    if self.layout != torch.strided:
+        return False
+    written = self if out is None else out
+    return alpha != 1 or not other.is_coalesced() or (written.layout == torch.strided and overlaps_itself(written))
 
 
 def _add(sign: int):

@@ -41,7 +41,10 @@ def _mm(self, mat2):
 def _mm_out(self, mat2, *, out):
     if mat2.layout == torch.sparse_coo or not _takes(out, mat2):
         return NotImplemented
-    return _written(out, _mm(self, mat2))
+    result = _mm(self, mat2)
+    if result is not NotImplemented and result.layout != torch.strided:
+        result = result.to_dense()
+    return _written(out, result)
 
 
 def _written(out: Tensor, result: Tensor) -> Tensor:

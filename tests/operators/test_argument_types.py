@@ -251,6 +251,19 @@ def test_what_stands_for_a_number_counts_as_one():
         assert torch.equal(reprocuda.index_add(X, 0, I, S, alpha=alpha), want)
 
 
+def test_pythons_types_name_dtypes():
+    for kind in (float, int, complex):
+        assert reprocuda.cumsum(X, 0, dtype=kind).dtype == torch.cumsum(X, 0, dtype=kind).dtype
+
+
+def test_a_subclass_of_a_plan_is_a_plan():
+    class Plan(reprocuda.SegmentPlan):
+        pass
+
+    plan = Plan.from_index(I, 3)
+    assert type(plan) is Plan and torch.equal(reprocuda.index_add(X, 0, plan, S), torch.tensor([1.0, 1.0, 2.0]))
+
+
 def test_a_size_that_is_traced_stays_open():
     def add(x, i):
         return reprocuda.scatter.scatter_sum(x, i, 0, dim_size=x.shape[0])

@@ -67,6 +67,15 @@ def test_traces_with_gradients(case):
     compare(run, torch.jit.trace(run, tuple(tensors)), tensors)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_segments_with_an_initial_value(reduce):
+    def run(data):
+        return r.segment_reduce(data, reduce, lengths=torch.tensor([4, 0, 5]), initial=0.5)
+
+    data = torch.rand(9, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    compare(run, torch.jit.trace(run, data), [data])
+
+
 @pytest.mark.parametrize("name", MORE)
 def test_serves_other_sizes(name):
     def inputs(rows):

@@ -68,6 +68,8 @@ def overlapping():
         lambda out: torch.bmm(torch.stack([COO, COO]), torch.ones(2, 3, 3), out=out.expand(2, 3, 3)),
         lambda out: out.add_(COO),
         lambda out: out.sub_(COO),
+        lambda out: out.add_(COO.coalesce()),
+        lambda out: torch.sub(torch.ones(3, 3), COO.coalesce(), out=out),
         lambda out: torch.add(torch.ones(3, 3), COO, out=out),
         lambda out: torch.addmv(torch.ones(3), LAYOUTS["csr"], torch.ones(3), out=out.as_strided((3,), (0,))),
     ],
@@ -167,6 +169,7 @@ OUT = {
     "two compressed ones": lambda m, out: torch.addmm(
         torch.zeros(1, 1), m.to_sparse_csr(), ONES.to_sparse_csr(), out=out
     ),
+    "mm of two compressed ones": lambda m, out: torch.mm(m.to_sparse_csr(), ONES.to_sparse_csr(), out=out),
     "add": lambda m, out: torch.add(torch.zeros(1), _at_one_place(m), out=out),
     "sub": lambda m, out: torch.sub(torch.zeros(1), -_at_one_place(m), out=out),
 }
