@@ -186,6 +186,8 @@ def adds_product(base: Tensor, left: Tensor, right: Tensor, *factors: complex) -
     """Whether the product of two sparse matrices can be added to a dense `base`; torch has that for compressed ones."""
     if base.layout != torch.strided or left.layout == torch.sparse_coo or not are_ours(left, right):
         return False
+    if (left.layout, right.layout) == (torch.sparse_csc, torch.sparse_csr):  # which torch refuses
+        return False
     if base.dtype != left.dtype or not all(holds(base.dtype, factor) for factor in factors):
         return False
     return _broadcasts(base, left, right)
