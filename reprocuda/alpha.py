@@ -23,6 +23,10 @@ def python_number(alpha: Alpha | torch.Tensor, dtype: torch.dtype) -> Alpha:
     """
     if type(alpha) is float or (type(alpha) is int and _LOWEST <= alpha <= _HIGHEST):
         return alpha
+    if isinstance(alpha, torch.SymInt):  # a size that is traced, and stays open
+        return alpha
+    if isinstance(alpha, torch.SymFloat):
+        return float(alpha)
     if isinstance(alpha, torch.Tensor):
         if alpha.dim() or alpha.requires_grad:
             raise ValueError("alpha must be a number")
@@ -49,6 +53,8 @@ def split_alpha(alpha: Alpha, dtype: torch.dtype) -> tuple[float, float, int]:
     Raises:
         ValueError: torch has to say what this alpha means for this dtype.
     """
+    if isinstance(alpha, torch.SymInt):
+        return 1.0, 0.0, alpha
     if dtype.is_floating_point or dtype.is_complex:
         if isinstance(alpha, float):
             return alpha, 0.0, 1

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.func import functionalize, grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import reprocuda
 from tests.operators.bits import assert_same_bits
@@ -157,3 +158,22 @@ def test_a_plan_of_a_batch_is_refused():
             with pytest.raises(RuntimeError, match=rf"SegmentPlan.{name}\(\): the tensor is batched by vmap"):
                 vmap(function, in_dims=(0, None))(batch, torch.ones(2))
         assert torch.equal(grad(sums, argnums=1)(batch[0], torch.ones(2)), torch.ones(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.complex64], ids=str)
+def test_an_alpha_that_is_a_size_stays_open(dtype):
+    def add(x, index, source):
+        return reprocuda.index_add(torch.ones(4, dtype=dtype), 0, index, source, alpha=x.shape[0])
+
+    def call(rows):
+        return torch.ones(rows), torch.tensor([0, 0, 3]), torch.tensor([1, 2, 3], dtype=dtype)
+
+    traced = make_fx(add, tracing_mode="symbolic")(*call(4))
+    assert_same_bits(traced(*call(7)), add(*call(7)))
+
+    class Module(torch.nn.Module):
+        def forward(self, x, index, source):
+            return add(x, index, source)
+
+    exported = torch.export.export(Module(), call(4), dynamic_shapes=({0: torch.export.Dim("rows")}, None, None))
+    assert_same_bits(exported.module()(*call(7)), add(*call(7)))
