@@ -1,5 +1,6 @@
 // exp and log of a double as one sequence of IEEE additions, multiplications and divisions, and sqrt as the one IEEE
-// operation that it is: the same bits on every machine that rounds to nearest and keeps subnormals. No fused operation takes part, so that none is needed either.
+// operation that it is: the same bits on every machine that rounds to nearest and keeps subnormals. No fused operation takes
+// part, so that none is needed either.
 //
 // Method: argument reduction by a multiple of ln 2 in two parts (W. J. Cody, W. Waite, Software Manual for the Elementary
 // Functions, 1980), a polynomial on what remains, and a sum whose leading addition is done without error (P. T. P. Tang,

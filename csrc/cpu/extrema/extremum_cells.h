@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include "../../extremum.h"
 
@@ -33,7 +32,6 @@ struct PackedCells {
 
 // The same in two integers; -1: none.
 struct WideCells {
-  static constexpr int64_t kMaxRows = std::numeric_limits<int64_t>::max();
   int64_t* keys;
   int64_t* rows;
 
