@@ -249,7 +249,7 @@ def test_under_torchrun_each_rank_is_a_run(tmp_path):
         import os, sys, torch
         own = torch.initial_seed() == 42
         # In one piece: torchrun takes the buffer away, and the ranks share a stream.
-        sys.stdout.write(f"rank {os.environ['RANK']} {os.environ['PYTHONHASHSEED']} {sys.argv[1:]} {own}\n")
+        sys.stdout.write(f"rank {os.environ['RANK']} {os.environ['PYTHONHASHSEED']} {sys.argv[1:]} {own}\\n")
     """
     write(tmp_path / "rank.py", code)
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "reprocuda", "run"]
