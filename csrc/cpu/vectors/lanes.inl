@@ -73,6 +73,11 @@ inline typename Vectors<L>::Float load_floats(const float* from) {
 template <int L>
 inline typename Vectors<L>::Float load_floats(const BFloat16* from) {
   using V = Vectors<L>;
+#if defined(__x86_64__)
+  // GCC 12 widens the halves of a vector one after the other.
+  if constexpr (L == 8) return (typename V::Float)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_vector<__m128i>(from)), 16);
+  if constexpr (L == 4) return (typename V::Float)_mm_slli_epi32(_mm_cvtepu16_epi32(_mm_loadl_epi64((const __m128i*)from)), 16);
+#endif
   return (typename V::Float)(__builtin_convertvector(load_vector<typename V::Short>(from), typename V::Word) << 16);
 }
 
