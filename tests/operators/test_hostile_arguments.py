@@ -195,3 +195,16 @@ def test_a_gradient_that_integers_would_lose(op):
             getattr(ns, op)(leaf, 0, out=torch.empty(3, dtype=torch.long))
         with torch.no_grad():
             assert getattr(ns, op)(leaf, 0, dtype=torch.long).dtype == torch.long
+
+
+@pytest.mark.parametrize("lengths", [[2], [1, 1], []])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "prod"])
+def test_an_initial_value_of_segments_beyond_the_dtype_is_refused(reduce, lengths):
+    data = torch.ones(2 if lengths else 0, dtype=torch.float16)
+    keywords = {"lengths": torch.tensor(lengths, dtype=torch.long), "initial": 3e38, "unsafe": True}
+    for ns in (torch, reprocuda):
+        if not lengths:
+            assert ns.segment_reduce(data, reduce, **keywords).shape == (0,)
+            continue
+        with pytest.raises(RuntimeError, match=r"cannot be converted to .* without overflow"):
+            ns.segment_reduce(data, reduce, **keywords)
