@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import reprocuda
-from reprocuda.registry import BOOL, COMPLEX, FLOATING, INTEGER
+from reprocuda.dispatch.registry import BOOL, COMPLEX, FLOATING, INTEGER
 
 CONTRACT = Path(__file__).resolve().parent / "contract.md"
 BEGIN = "<!-- operators: begin (python -m docs.operators) -->\n"

@@ -7,14 +7,16 @@ from ._starting import is_run
 if not is_run():  # which only starts another interpreter: half of its time would be spent here, for nothing
     from . import (
         checkpoint,
-        compiled,  # noqa: F401 - registers what torch.compile needs of the operators
         data,
         functional,
+        tracing,  # noqa: F401 - registers what torch.compile needs of the operators
     )
     from ._library import build_info
-    from .checks import check_indices
+    from .arguments.checks import check_indices
     from .data import seed_worker
-    from .flags import ReproducibilityWarning
+    from .dispatch.registry import registry
+    from .dispatch.scopes import CompileWarning, disable, enable, enabled
+    from .dispatch.status import Status, status
     from .functional import (
         bincount,
         coalesce,
@@ -22,10 +24,13 @@ if not is_run():  # which only starts another interpreter: half of its time woul
         cumprod_,
         cumsum,
         cumsum_,
+        embedding,
         embedding_bag,
+        gather,
         histc,
         histogram,
         histogramdd,
+        index,
         index_add,
         index_add_,
         index_copy,
@@ -36,11 +41,13 @@ if not is_run():  # which only starts another interpreter: half of its time woul
         index_put_,
         index_reduce,
         index_reduce_,
+        index_select,
         logcumsumexp,
         masked_scatter,
         masked_scatter_,
         put,
         put_,
+        repeat_interleave,
         scatter_,
         scatter_add,
         scatter_add_,
@@ -50,17 +57,16 @@ if not is_run():  # which only starts another interpreter: half of its time woul
         segment_sum,
         sparse_addmm,
         sparse_mm,
+        take,
+        take_along_dim,
     )
-    from .modes import Reproducible, deterministic, reproducible
-    from .nondeterminism import NondeterministicError
     from .plan import SegmentPlan
-    from .reading import embedding, gather, index, index_select, repeat_interleave, take, take_along_dim
-    from .registry import registry
     from .scatter import FUNCTIONS as _torch_scatter
     from .scatter import install_shim as _install_shim
-    from .scopes import CompileWarning, disable, enable, enabled
-    from .seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
-    from .status import Status, status
+    from .toolkit.flags import ReproducibilityWarning
+    from .toolkit.modes import Reproducible, deterministic, reproducible
+    from .toolkit.nondeterminism import NondeterministicError
+    from .toolkit.seeding import Seeds, fork_rng, rng_state, seed_everything, set_rng_state
 
     # Importing the package `scatter` has put it in the place of the function, whose attributes its functions become.
     scatter = functional.scatter

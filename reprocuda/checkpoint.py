@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from .flags import Flags, ReproducibilityWarning
-from .scopes import open_now
-from .seeding import rng_state, set_rng_state
+from .dispatch.scopes import open_now
+from .toolkit.flags import Flags, ReproducibilityWarning
+from .toolkit.seeding import rng_state, set_rng_state
 
 _VERSION = 1
 _KEY = "reprocuda"

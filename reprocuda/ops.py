@@ -1,6 +1,6 @@
 """The operators registered with torch: the compiled sums, and the readers whose gradients they are.
 
-Readers are torch's own in all but their derivative (compiled/). Each operator is named here as the one overload it
+Readers are torch's own in all but their derivative (tracing/). Each operator is named here as the one overload it
 has: a packet of torch.ops would choose it anew at every call.
 """
 
@@ -43,10 +43,10 @@ for _schema, _reader in _READERS.items():
     fragment.impl(_name, _reader, "CompositeExplicitAutograd")
 
 # index_put with masks left as they are, for code whose shapes must not depend on data, and the gradient of its values.
-# `places` are the positions of `indices` in torch's list. points.py has the kernels.
+# `places` are the positions of `indices` in torch's list. families/points.py has the kernels.
 fragment.define("index_put_masked(Tensor self, Tensor[] indices, int[] places, Tensor values) -> Tensor")
 fragment.define("index_put_masked_backward(Tensor grad, Tensor[] indices, int[] places, SymInt[] shape) -> Tensor")
-# Embedding bags in compiled code, whose derivative is one operator. bags.py has the kernels.
+# Embedding bags in compiled code, whose derivative is one operator. tracing/bags.py has the kernels.
 fragment.define(
     "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, "
     "Tensor? per_sample_weights, bool include_last_offset, SymInt padding_idx) -> (Tensor, Tensor)"
@@ -56,13 +56,13 @@ fragment.define(
     "bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, bool include_last_offset, SymInt padding_idx) -> "
     "(Tensor, Tensor)"
 )
-# A mean with something beside its members. uncounted.py has the kernel.
+# A mean with something beside its members. families/mean_beside.py has the kernel.
 fragment.define("mean_beside(Tensor self, Tensor? permutation, Tensor offsets, Tensor source) -> Tensor")
-# The derivative of log-sum-exps in compiled code, with derivatives of its own. prefixes.py has the kernel.
+# The derivative of log-sum-exps in compiled code, with derivatives of its own. families/scans.py has the kernel.
 fragment.define(
     "logcumsumexp_shares(Tensor weights, Tensor input, Tensor output, int dim, bool transposed) -> Tensor"
 )
-# Counting by value in compiled code. histograms.py has the kernels.
+# Counting by value in compiled code. families/histograms.py has the kernels.
 fragment.define("bincount(Tensor input, Tensor weights, SymInt minlength) -> Tensor")
 fragment.define("histc(Tensor input, int bins, float min, float max) -> Tensor")
 fragment.define(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .signatures import KINDS, Kind, typed
+from .arguments.signatures import KINDS, Kind, typed
 
 
 def has_data(tensor: Tensor) -> bool:
@@ -75,7 +75,7 @@ class SegmentPlan:
             >>> plan.offsets.tolist(), plan.permutation.tolist()
             ([0, 1, 1, 3], [1, 0, 2])
         """
-        from .checks import check_range, checks
+        from .arguments.checks import check_range, checks
 
         _refuse_batched("from_index", index)
         flat = index.detach().reshape(-1).clone()  # the caller may reuse the buffer between forward and backward
@@ -132,7 +132,7 @@ class SegmentPlan:
             >>> reprocuda.SegmentPlan.from_sorted(torch.tensor([0, 0, 2]), 3).offsets.tolist()
             [0, 2, 2, 3]
         """
-        from .checks import checks
+        from .arguments.checks import checks
 
         _refuse_batched("from_sorted", index)
         if index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import reprocuda
+from reprocuda.dispatch import scopes
 from tests.operators.forcing import force
 
 
@@ -15,7 +16,7 @@ def leave_torch_as_it_was():
     yield
     force("auto", "filter")
     switched = [operator.name for operator in reprocuda.status().operators if operator.state in ("ours", "shadowed")]
-    while switched and reprocuda.scopes._enabled:
+    while switched and scopes._enabled:
         reprocuda.disable()
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)

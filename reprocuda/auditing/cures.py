@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..registry import replacing
+from ..dispatch.registry import replacing
 
 _SEED = "seed it before use, by torch.manual_seed(seed) or reprocuda.seed_everything(seed), or use a seeded generator"
 
@@ -19,7 +19,7 @@ def operator(name: str) -> str:
             "an operator of your own or of a library, and no deterministic form of it is known: make its sums "
             "independent of their order (reprocuda.index_add, scatter_add and segment_sum are), or fix the order"
         )
-    from ..status import status  # reads torch's documentation: only where it is needed
+    from ..dispatch.status import status  # reads torch's documentation: only where it is needed
 
     known = status()
     base = plain.split(".")[0].rstrip("_")

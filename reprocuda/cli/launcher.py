@@ -14,7 +14,7 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     sys.argv = sys.argv[2:]
     from ..main_script import execute, prepare
-    from ..modes import reproducible
+    from ..toolkit.modes import reproducible
 
     reproducible(
         seed=settings["seed"], mode=settings["mode"], rank="auto", same_on_all_ranks=settings["same_on_all_ranks"]

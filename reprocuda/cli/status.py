@@ -17,8 +17,8 @@ def add(subparsers: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from .. import build_info, status
+    from ..dispatch.status import COLUMNS
     from ..reports.terminal import console, print_line, print_table
-    from ..status import COLUMNS
 
     found = status()
     if arguments.json:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from ..seeding import derive
+from ..toolkit.seeding import derive
 from .generators import owned_generators, seed_streams
 from .workers import Settings
 

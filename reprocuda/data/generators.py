@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from ..flags import ReproducibilityWarning
-from ..seeding import derive
+from ..toolkit.flags import ReproducibilityWarning
+from ..toolkit.seeding import derive
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random, torch.Generator)

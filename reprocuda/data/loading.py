@@ -22,7 +22,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from ..seeding import checked_number, derive, shared_seed, stream_rank
+from ..toolkit.seeding import checked_number, derive, shared_seed, stream_rank
 from .fetching import Fetch, IterableFetch, Request, WorkerStart, as_it_is
 from .generators import MASK64, Aside, owned_generators
 from .workers import SeedWorker

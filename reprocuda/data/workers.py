@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
-from .. import seeding
-from ..flags import Flags
-from ..scopes import CompileWarning, enable, open_now
-from ..seeding import derive
+from ..dispatch.scopes import CompileWarning, enable, open_now
+from ..toolkit import seeding
+from ..toolkit.flags import Flags
+from ..toolkit.seeding import derive
 from .generators import owned_generators, seed_streams
 
 

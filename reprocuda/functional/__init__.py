@@ -1,9 +1,10 @@
-"""What writes through an index, called directly by torch's names and arguments: a module a family."""
+"""What a user calls, by torch's names and arguments: a module a family."""
 
 from .bags import embedding_bag
 from .histograms import bincount, histc, histogram, histogramdd
 from .masks import masked_scatter, masked_scatter_
 from .overwrites import index_copy, index_copy_, index_fill, index_fill_, put, put_, scatter, scatter_
+from .reading import embedding, gather, index, index_select, repeat_interleave, take, take_along_dim
 from .reductions import index_reduce, index_reduce_, scatter_reduce, scatter_reduce_
 from .scans import cumprod, cumprod_, cumsum, cumsum_, logcumsumexp
 from .segments import segment_reduce
@@ -17,10 +18,13 @@ __all__ = [
     "cumprod_",
     "cumsum",
     "cumsum_",
+    "embedding",
     "embedding_bag",
+    "gather",
     "histc",
     "histogram",
     "histogramdd",
+    "index",
     "index_add",
     "index_add_",
     "index_copy",
@@ -31,11 +35,13 @@ __all__ = [
     "index_put_",
     "index_reduce",
     "index_reduce_",
+    "index_select",
     "logcumsumexp",
     "masked_scatter",
     "masked_scatter_",
     "put",
     "put_",
+    "repeat_interleave",
     "scatter",
     "scatter_",
     "scatter_add",
@@ -46,4 +52,6 @@ __all__ = [
     "segment_sum",
     "sparse_addmm",
     "sparse_mm",
+    "take",
+    "take_along_dim",
 ]

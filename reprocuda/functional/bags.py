@@ -5,8 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .. import autograd, ops
-from ..bags import (
+from .. import ops
+from ..arguments.checks import checks
+from ..arguments.irregular import judge
+from ..arguments.signatures import typed
+from ..arguments.transforms import needs_autograd, needs_operators
+from ..families.bags import (
     MAX,
     MEAN,
     MODES,
@@ -20,9 +24,6 @@ from ..bags import (
     reduce,
     unchecked_bags,
 )
-from ..checks import checks
-from ..irregular import judge
-from ..signatures import typed
 
 _INDICES = (torch.int32, torch.int64)
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -113,7 +114,7 @@ def embedding_bag(
         include_last_offset = True
     indices = input.reshape(-1)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
-    if autograd.needs_operators("embedding_bag"):
+    if needs_operators("embedding_bag"):
         if max_norm is not None:
             _renormalise(weight, indices, max_norm, norm_type)
         if sparse and weight.requires_grad and torch.is_grad_enabled():
@@ -127,7 +128,7 @@ def embedding_bag(
         _renormalise(weight, indices, max_norm, norm_type)
     elif weight.is_cuda and checks.on:
         check_indices(indices, num_rows)
-    differentiates = autograd.needs_autograd(weight, factors)
+    differentiates = needs_autograd(weight, factors)
     if padding < 0 and offsets.shape[0] > 0 and (weight.is_cuda or not differentiates):
         bags = unchecked_bags(indices, offsets, include_last_offset)
     else:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .. import histograms as h
 from .. import ops
-from ..alpha import Number
-from ..autograd import EachAlone, below_autograd, needs_autograd
-from ..irregular import write_resized
+from ..arguments.alpha import Number
+from ..arguments.irregular import write_resized
+from ..arguments.signatures import is_integer, typed
+from ..arguments.transforms import needs_autograd
+from ..families import histograms as h
+from ..families.sums import EachAlone, below_autograd
 from ..plan import has_data
-from ..signatures import is_integer, typed
 
 
 class _Underived(EachAlone):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..irregular import refuse_own_overlap
-from ..reading import expand_with_exact_gradient
-from ..signatures import typed
+from ..arguments.irregular import refuse_own_overlap
+from ..arguments.signatures import typed
+from .reading import expand_with_exact_gradient
 
 
 @typed

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..alpha import Number
-from ..autocast import widest
-from ..autograd import needs_operators, transforms_active
-from ..checks import check_range, check_range_first, checks
-from ..irregular import OVERLAP, judge, judge_in_place, overlaps_itself, refusal, refuse_own_overlap
-from ..layout import laid_out_as
-from ..overwriting import overwrite, overwrite_
+from ..arguments.alpha import Number
+from ..arguments.autocast import widest
+from ..arguments.checks import check_range, check_range_first, checks
+from ..arguments.irregular import OVERLAP, judge, judge_in_place, overlaps_itself, refusal, refuse_own_overlap
+from ..arguments.layout import laid_out_as
+from ..arguments.signatures import typed
+from ..arguments.transforms import needs_operators, transforms_active
+from ..families.overwrites import overwrite, overwrite_
+from ..families.reductions import is_torchs
+from ..families.routes import ElementRoute, RowRoute
 from ..plan import has_data
-from ..reduction import is_torchs
-from ..routes import ElementRoute, RowRoute
-from ..signatures import typed
 from .reductions import scatter_reduce, scatter_reduce_
 from .sums import index_put, index_put_, scatter_add, scatter_add_
 from .support import replace_with, wrap_dim, write_out

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..autograd import needs_operators
-from ..irregular import judge, judge_in_place
-from ..reduction import How, is_torchs, reduce, reduce_
-from ..routes import ElementRoute, Route, RowRoute
-from ..signatures import typed
+from ..arguments.irregular import judge, judge_in_place
+from ..arguments.signatures import typed
+from ..arguments.transforms import needs_operators
+from ..families.reductions import How, is_torchs, reduce, reduce_
+from ..families.routes import ElementRoute, Route, RowRoute
 from .support import replace_with, wrap_dim, write_out
 
 

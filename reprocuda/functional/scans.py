@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..autograd import needs_operators, refuse_inference_update, transforms_active
-from ..irregular import judge, judge_in_place
-from ..prefixes import Cumprod, Cumsum, Logcumsumexp
-from ..signatures import typed
+from ..arguments.irregular import judge, judge_in_place
+from ..arguments.signatures import typed
+from ..arguments.transforms import needs_operators, transforms_active
+from ..families.scans import Cumprod, Cumsum, Logcumsumexp
+from ..families.sums import refuse_inference_update
 from .support import replace_with, wrap_dim, write_out
 
 _NATIVE = {"cumsum": torch.cumsum, "cumprod": torch.cumprod, "logcumsumexp": torch.logcumsumexp}

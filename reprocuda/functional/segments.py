@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..alpha import Number
-from ..irregular import judge
-from ..segments import reduce_segments
-from ..signatures import typed
+from ..arguments.alpha import Number
+from ..arguments.irregular import judge
+from ..arguments.signatures import typed
+from ..families.segments import reduce_segments
 
 
 @typed

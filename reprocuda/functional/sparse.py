@@ -9,10 +9,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..alpha import Number
-from ..autocast import to_autocast_dtype
-from ..autograd import needs_autograd
-from ..signatures import typed
+from ..arguments.alpha import Number
+from ..arguments.autocast import to_autocast_dtype
+from ..arguments.signatures import typed
+from ..arguments.transforms import needs_autograd
 from ..sparse.duplicates import Coalesced, adds_up
 from ..sparse.entries import COMPLEX, FLOATING, adds_to, is_ours
 from ..sparse.gradients import AddedProduct, Product
@@ -26,7 +26,7 @@ def _outside_graphs(function: Callable) -> Callable:
     def call(*args, **kwargs):
         if "torch._dynamo" not in sys.modules:
             return function(*args, **kwargs)
-        from ..compiled import outside
+        from ..tracing import outside
 
         return outside.call(function, *args, **kwargs)
 

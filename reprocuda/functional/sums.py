@@ -11,17 +11,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .. import autograd, ops
-from ..alpha import Alpha, python_number, split_alpha
-from ..autocast import widest
-from ..autograd import accumulate, accumulate_, needs_operators
-from ..irregular import judge, judge_in_place
-from ..layout import laid_out_as
-from ..overwriting import overwrite, overwrite_
+from .. import ops
+from ..arguments.alpha import Alpha, python_number, split_alpha
+from ..arguments.autocast import widest
+from ..arguments.irregular import judge, judge_in_place
+from ..arguments.layout import laid_out_as
+from ..arguments.signatures import typed
+from ..arguments.transforms import needs_operators
+from ..families import sums
+from ..families.overwrites import overwrite, overwrite_
+from ..families.points import PointRoute, has_mask, normalize_indices, on_device_of
+from ..families.routes import ElementRoute, PlanRoute, RowRoute
 from ..plan import SegmentPlan, has_data
-from ..points import PointRoute, has_mask, normalize_indices, on_device_of
-from ..routes import ElementRoute, PlanRoute, RowRoute
-from ..signatures import typed
 from .support import replace_with, wrap_dim, write_out
 
 
@@ -72,7 +73,7 @@ def index_add(
             return _index_add_planned(input, dim, index, source, alpha)
         if needs_operators("index_add"):
             return ops.index_add(input, dim, index, source, *split_alpha(alpha, input.dtype))
-        return accumulate(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
+        return sums.accumulate(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
         return judge("index_add", reason, torch.index_add, input, dim, _targets(index), source, alpha=alpha)
 
@@ -94,8 +95,8 @@ def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Ten
     try:
         alpha = python_number(alpha, input.dtype)
         if isinstance(index, SegmentPlan):
-            return accumulate_(PlanRoute(index, wrap_dim(dim, input.dim())), input, source, (), alpha)
-        return accumulate_(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
+            return sums.accumulate_(PlanRoute(index, wrap_dim(dim, input.dim())), input, source, (), alpha)
+        return sums.accumulate_(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
         native_ = torch.Tensor.index_add_
         return judge_in_place("index_add_", reason, native_, input, dim, _targets(index), source, alpha=alpha)
@@ -110,7 +111,7 @@ def _index_add_planned(input: Tensor, dim: int, plan: SegmentPlan, source: Tenso
         return ops.index_add_planned(
             input, dim, plan.permutation, plan.offsets, source, *split_alpha(alpha, input.dtype)
         )
-    return accumulate(PlanRoute(plan, wrap_dim(dim, input.dim())), input, source, (), alpha)
+    return sums.accumulate(PlanRoute(plan, wrap_dim(dim, input.dim())), input, source, (), alpha)
 
 
 def _index_add_out(
@@ -186,7 +187,7 @@ def scatter_add(
     try:
         if needs_operators("scatter_add"):
             return ops.scatter_add(input, dim, index, src)
-        return accumulate(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
+        return sums.accumulate(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
         return judge("scatter_add", reason, torch.scatter_add, input, dim, index, src)
 
@@ -205,7 +206,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     if needs_operators("scatter_add_"):
         return replace_with(input, scatter_add(input, dim, index, src))
     try:
-        return accumulate_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
+        return sums.accumulate_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
         return judge_in_place("scatter_add_", reason, torch.Tensor.scatter_add_, input, dim, index, src)
 
@@ -253,7 +254,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
         if direct:
             result = (ops.index_put if accumulate else ops.index_put_overwrite)(input, tensors, dims, values)
         else:
-            combine = autograd.accumulate if accumulate else overwrite
+            combine = sums.accumulate if accumulate else overwrite
             result = combine(PointRoute(tuple(dims)), input, values, tuple(tensors))
         return laid_out_as(result, input)
     except ValueError as reason:
@@ -289,7 +290,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
     try:
         indices, values = on_device_of(input, indices, values)
         tensors, dims = normalize_indices(input, indices)
-        combine_ = accumulate_ if accumulate else overwrite_
+        combine_ = sums.accumulate_ if accumulate else overwrite_
         return combine_(PointRoute(tuple(dims)), input, values, tuple(tensors))
     except ValueError as reason:
         native_ = torch.ops.aten.index_put_
@@ -332,4 +333,4 @@ def segment_sum(
         plan = SegmentPlan.from_offsets(plan, num_rows=src.shape[0])
     if needs_operators("segment_sum"):
         return ops.segment_sum(src, plan.permutation, plan.offsets)
-    return accumulate(PlanRoute(plan), None, src, ())
+    return sums.accumulate(PlanRoute(plan), None, src, ())

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..autograd import needs_operators, refuse_inference_update, transforms_active
-from ..irregular import overlaps_itself, refusal, refuse_overlap, write_resized
+from ..arguments.irregular import overlaps_itself, refusal, refuse_overlap, write_resized
+from ..arguments.transforms import needs_operators, transforms_active
+from ..families.sums import refuse_inference_update
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

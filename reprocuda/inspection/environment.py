@@ -19,8 +19,8 @@ import torch
 
 from .._library import build_info
 from .._starting import CUBLAS, CUBLAS_DETERMINISTIC
-from ..flags import CUDNN_TF32, DETERMINISTIC, FILL, MATMUL_PRECISION, Flags
-from ..status import status
+from ..dispatch.status import status
+from ..toolkit.flags import CUDNN_TF32, DETERMINISTIC, FILL, MATMUL_PRECISION, Flags
 from .finding import Finding
 
 _VARIABLES = (

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..flags import DETERMINISTIC, Flags
+from ..dispatch.status import status
 from ..plain_json import dumps
-from ..seeding import fork_rng, rng_state
-from ..status import status
+from ..toolkit.flags import DETERMINISTIC, Flags
+from ..toolkit.seeding import fork_rng, rng_state
 from .difference import Difference, compare_documents
 from .digests import digest, file_digest, path_digest, state_digest
 from .environment import environment, packages

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from ..registry import registry
-from ..status import torch_lists
+from ..dispatch.registry import registry
+from ..dispatch.status import torch_lists
 from .finding import Finding
 from .source import Source, constant, has_unpacked, keyword
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from ..reports.history import History
-from ..seeding import set_rng_state
+from ..toolkit.seeding import set_rng_state
 from .session import Session, gathered, missing, own
 
 try:

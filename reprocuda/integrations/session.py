@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from ..flags import DETERMINISTIC, Flags, ReproducibilityWarning, write
-from ..modes import Reproducible, reproducible
 from ..reports.costs import Calls
 from ..reports.history import History
-from ..seeding import detected_rank, rng_state, set_rng_state
+from ..toolkit.flags import DETERMINISTIC, Flags, ReproducibilityWarning, write
+from ..toolkit.modes import Reproducible, reproducible
+from ..toolkit.seeding import detected_rank, rng_state, set_rng_state
 
 _BENCHMARK = "torch.backends.cudnn.benchmark"
 # What torch.use_deterministic_algorithms demands, from nothing to everything: (on, warn only).

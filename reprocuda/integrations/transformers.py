@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ..flags import ReproducibilityWarning
 from ..reports.history import History
+from ..toolkit.flags import ReproducibilityWarning
 from .session import Session, missing
 
 try:

@@ -13,9 +13,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from ..overrides import DEVICES, installed
-from ..registry import registry, replacing
-from ..scopes import enabled
+from ..dispatch.overrides import DEVICES, installed
+from ..dispatch.registry import registry, replacing
+from ..dispatch.scopes import enabled
 
 _KEPT_INDICES = 1 << 22  # elements, of all calls together: 32 MiB
 

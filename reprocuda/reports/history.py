@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..auditing.fingerprint import Digests
-from ..overrides import DEVICES
+from ..dispatch.overrides import DEVICES
 
 _FORMAT = "reprocuda history 1"
 _DIGEST = "reprocuda fingerprint 1"

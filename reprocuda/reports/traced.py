@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..auditing.trace import Geometry, Reader
-from ..registry import replacing
+from ..dispatch.registry import replacing
 from .costs import Call, Shape
 
 

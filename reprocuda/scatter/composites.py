@@ -1,8 +1,8 @@
 """torch_scatter's composites: what is made of several reductions and elementwise steps.
 
 Every sum in them is exact and every other step rounded once, so the order of the elements and the number of threads do
-not matter. exp, log and sqrt are our own (elementary.py), so neither does the device. The 16-bit formats are computed
-with in float32, where their sums do not overflow, and rounded at the end.
+not matter. exp, log and sqrt are our own (families/elementary.py), so neither does the device. The 16-bit formats are
+computed with in float32, where their sums do not overflow, and rounded at the end.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .. import functional, reading
-from ..elementary import exp, log, sqrt
-from ..layout import laid_out_as
-from ..signatures import typed
+from .. import functional
+from ..arguments.layout import laid_out_as
+from ..arguments.signatures import typed
+from ..families.elementary import exp, log, sqrt
+from ..functional import reading
 from .reductions import counts, scatter_sum
 from .support import align, check_dim, check_index, check_out, reports_index, result_shape, size_of_result
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..signatures import typed
+from ..arguments.signatures import typed
 from .reductions import add, average, compete
 from .support import check_index, gathered, last_dim, named, reports_index, restated, values
 

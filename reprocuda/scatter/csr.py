@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .. import functional
+from ..arguments.signatures import typed
 from ..plan import SegmentPlan, has_data
-from ..signatures import typed
 from .reductions import add, average, compete
 from .support import check_index, check_out, deliver, gathered, last_dim, named, result_shape, values
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from .. import functional
-from ..autograd import needs_autograd, needs_operators, transforms_active
-from ..extremum import extremum
+from ..arguments.signatures import typed
+from ..arguments.transforms import needs_autograd, needs_operators, transforms_active
+from ..families.extrema import extremum
+from ..families.reductions import MEAN_BESIDE, How, reduce_
+from ..families.routes import ElementRoute
 from ..functional.support import replace_with
-from ..reduction import BESIDE, How, reduce_
-from ..routes import ElementRoute
-from ..signatures import typed
 from .support import align, check_out, reports_index, result_shape, size_of_result
 
 
@@ -140,8 +140,8 @@ def average(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, d
         raise NotImplementedError(f"{op}(): src must be numbers, which have a mean, got {src.dtype}")
     route = ElementRoute(dim)
     if needs_operators(op):
-        return replace_with(out, route.reduce(out.clone(), src, (index,), How(BESIDE)))
-    return reduce_(route, out, src, (index,), How(BESIDE))
+        return replace_with(out, route.reduce(out.clone(), src, (index,), How(MEAN_BESIDE)))
+    return reduce_(route, out, src, (index,), How(MEAN_BESIDE))
 
 
 def counts(index: Tensor, src: Tensor, dim: int, size: int) -> Tensor:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .. import reading
-from ..autograd import transforms_active
-from ..irregular import overlaps_itself
+from ..arguments.irregular import overlaps_itself
+from ..arguments.transforms import transforms_active
+from ..functional import reading
 from ..plan import has_data
 
 _INDEX_DTYPES = (torch.int32, torch.int64)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..alpha import Alpha, split_alpha
-from ..autograd import below_autograd
+from ..arguments.alpha import Alpha, split_alpha
+from ..families.sums import below_autograd
 from .entries import COMPLEX, FLOATING, check_indices, coo, flat, holds, unflat
 
 DTYPES = (*FLOATING, *COMPLEX, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)

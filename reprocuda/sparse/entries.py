@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..checks import checks
+from ..arguments.checks import checks
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 COMPLEX = (torch.complex32, torch.complex64, torch.complex128)

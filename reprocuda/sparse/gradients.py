@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..alpha import conjugate
-from ..autograd import EachAlone, accumulate, below_autograd
-from ..bags import divided_by_size, gathered, op_math
-from ..routes import RowRoute
+from ..arguments.alpha import conjugate
+from ..families.bags import divided_by_size, gathered, op_math
+from ..families.routes import RowRoute
+from ..families.sums import EachAlone, accumulate, below_autograd
 from .duplicates import Coalesced
 from .entries import Entries, distinct, like
 from .products import SUMS, product, row_products, sum_with, weighted_sum

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..autocast import outside_autocast
-from ..bags import gather_sum, gathered, op_math
-from ..bags import row_products as products_of_rows
+from ..arguments.autocast import outside_autocast
+from ..families.bags import gather_sum, gathered, op_math
+from ..families.bags import row_products as products_of_rows
 from .entries import Entries, check_indices, coo, lines, unflat
 
 SUMS = ("sum", "mean")

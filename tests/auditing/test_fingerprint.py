@@ -15,21 +15,12 @@ from reprocuda import ops
 from reprocuda.auditing import fingerprint as module
 from reprocuda.auditing.fingerprint import Digests, fingerprint
 from tests.auditing.reference import DTYPES, reference
+from tests.auditing.tensors import LAYOUTS, SHAPES, random_bits
 
 ROOT = Path(__file__).resolve().parents[2]
-SHAPES = [(), (0,), (1,), (7,), (3, 0, 2), (2, 3), (255,), (256,), (257,), (1, 1, 5), (33, 65), (4, 5, 6, 7)]
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
-
-
-def random_bits(dtype: torch.dtype, shape: tuple[int, ...], seed: int = 0) -> torch.Tensor:
-    """A tensor of any bits: NaNs with payloads, subnormals, bools beyond 1."""
-    item = torch.empty(0, dtype=dtype).element_size()
-    count = int(np.prod(shape, dtype=np.int64))
-    data = torch.from_numpy(np.random.default_rng(seed).integers(0, 256, count * item, np.uint8))
-    # set_ takes the bytes for any dtype; view(dtype) refuses some.
-    return torch.empty(0, dtype=dtype).set_(data.untyped_storage(), 0, shape)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -51,7 +42,7 @@ def test_threads_do_not_enter(threads):
 PRINT_MANY = """
 import torch
 from reprocuda.auditing.fingerprint import fingerprint
-from tests.auditing.test_fingerprint import SHAPES, random_bits
+from tests.auditing.tensors import SHAPES, random_bits
 for dtype in (torch.bool, torch.int16, torch.float32, torch.complex128):
     for shape in [*SHAPES, (999, 101)]:
         x = random_bits(dtype, shape)
@@ -69,23 +60,6 @@ def test_instruction_sets_do_not_enter():
         assert len(run.stdout.split()) == 2 * 4 * (len(SHAPES) + 1)
         printed.add(run.stdout)
     assert len(printed) == 1
-
-
-LAYOUTS = {
-    "transposed": lambda x: x.t(),
-    "permuted": lambda x: x.reshape(6, 5, 4, -1).permute(3, 1, 0, 2),
-    "stepped": lambda x: x[1::3, ::2],
-    "offset": lambda x: x[3:],
-    "a column": lambda x: x[:, 4],
-    "expanded": lambda x: x[:2, None].expand(2, 9, *x.shape[1:]),
-    "overlapping": lambda x: x.as_strided((40, 300), (2, 1)),
-    "channels last": lambda x: x.reshape(6, 4, 5, -1).contiguous(memory_format=torch.channels_last),
-    "ones between": lambda x: x.t()[:, None, ::2, None],
-    "nothing": lambda x: x[5:5].t(),
-    "a scalar": lambda x: x[7, 9],
-    # Ten dimensions of which no two merge.
-    "many dimensions": lambda x: x.as_strided((2,) * 10, (*(3**d for d in range(7)), 5, 7, 11)),
-}
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_import_reprocuda_is_cheap():
     code = "import sys, torch; before = set(sys.modules); import reprocuda; print(*set(sys.modules) - before)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     loaded = ran.stdout.split()
-    assert "reprocuda.scopes" in loaded
+    assert "reprocuda.dispatch.scopes" in loaded
     assert not [name for name in loaded if name.split(".")[0] in ("rich", "matplotlib", "lightning", "transformers")]
 
 

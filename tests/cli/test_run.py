@@ -13,7 +13,7 @@ import pytest
 from reprocuda import cli
 from reprocuda._starting import MODE_NAMES, is_run
 from reprocuda.cli.run import fresh_environment
-from reprocuda.modes import MODES
+from reprocuda.toolkit.modes import MODES
 
 DESCRIBE = """
     import json, os, sys

@@ -5,9 +5,9 @@ import pytest
 import reprocuda_emulation as emulation
 import torch
 
-from reprocuda import elementary
+from reprocuda.families import elementary
 from tests.operators.bits import NAMES, to_numpy_bits
-from tests.operators.test_elementary import arguments
+from tests.operators.elementary_arguments import arguments
 
 SCHEDULES = 200
 

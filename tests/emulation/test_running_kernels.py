@@ -5,7 +5,7 @@ import reprocuda_emulation as emulation
 import torch
 
 from tests.operators.bits import bits
-from tests.operators.test_running_products import CASES, LONG, SHAPES, compute, numbers
+from tests.operators.running_products import CASES, LONG, SHAPES, compute, numbers
 
 SCHEDULES = 200
 

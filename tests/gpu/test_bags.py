@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import reprocuda
-from tests.gpu.test_device import no_synchronisation
+from tests.gpu.synchronisation import no_synchronisation
 from tests.operators.bits import DTYPES, assert_same_bits
 
 ROWS, FEATURES, BAGS = 5000, 40, 700

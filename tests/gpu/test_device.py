@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import pytest
 import torch
 
 import reprocuda
+from tests.gpu.synchronisation import no_synchronisation
 from tests.operators.bits import assert_same_bits
 from tests.operators.table import CASES
 
@@ -24,15 +24,6 @@ def problem(device="cpu", dtype=torch.float32):
 def summed(device="cpu", dtype=torch.float32):
     target, index, source = problem(device, dtype)
     return reprocuda.index_add(target, 0, index, source)
-
-
-@contextmanager
-def no_synchronisation():
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import reprocuda
-from tests.gpu.test_device import no_synchronisation
+from tests.gpu.synchronisation import no_synchronisation
 from tests.operators.bits import assert_same_bits
 
 DTYPES = ("uint8", "int8", "int16", "int32", "int64", "bool", "float16", "bfloat16", "float32", "float64")

@@ -7,8 +7,8 @@ import torch
 from reprocuda import ops
 from reprocuda.auditing.fingerprint import Digests, fingerprint
 from tests.auditing.reference import DTYPES
-from tests.auditing.test_fingerprint import LAYOUTS, SHAPES, random_bits
-from tests.gpu.test_device import no_synchronisation
+from tests.auditing.tensors import LAYOUTS, SHAPES, random_bits
+from tests.gpu.synchronisation import no_synchronisation
 
 NOT_ON_DEVICES = (torch.bits8, torch.bits16, torch.uint1, torch.float4_e2m1fn_x2)  # torch copies none of these there
 

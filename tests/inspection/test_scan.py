@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import demo
+from reprocuda.dispatch.registry import registry
 from reprocuda.inspection import operators
 from reprocuda.inspection.scan import scan
-from reprocuda.registry import registry
 from tests.inspection.faults import CLEAN, FAULTS
 
 

@@ -109,7 +109,7 @@ class Failing(Words):
 
 def interrupted(folder):
     """What is left after an exception: flags, generators and operators have to be what they were."""
-    before = reprocuda.flags.Flags.read()
+    before = reprocuda.toolkit.flags.Flags.read()
     callback = ReproducibilityCallback(history=folder / "interrupted.history", recorder=None)
     trainer = pl.Trainer(
         max_epochs=1,
@@ -127,7 +127,7 @@ def interrupted(folder):
         on = [o.name for o in reprocuda.status().operators if o.state == "ours"]
         return [
             str(error),
-            list(before.diff(reprocuda.flags.Flags.read())),
+            list(before.diff(reprocuda.toolkit.flags.Flags.read())),
             on,
             torch.equal(state, torch.get_rng_state()),
         ]

@@ -264,6 +264,31 @@ def test_a_subclass_of_a_plan_is_a_plan():
     assert type(plan) is Plan and torch.equal(reprocuda.index_add(X, 0, plan, S), torch.tensor([1.0, 1.0, 2.0]))
 
 
+class Logged:
+    """No tensor, but one by torch's protocol."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        def plain(value):
+            if isinstance(value, (list, tuple)):
+                return [plain(part) for part in value]
+            return value.tensor if isinstance(value, cls) else value
+
+        return cls(function(*plain(args), **{name: plain(value) for name, value in (kwargs or {}).items()}))
+
+
+def test_what_torch_hands_a_call_to_is_handed_ours():
+    want = torch.tensor([1.0, 1.0, 2.0])
+    for ns in (TORCH, reprocuda):
+        assert torch.equal(ns.index_add(Logged(X), 0, I, S).tensor, want)
+        assert torch.equal(ns.index_add(X, 0, I, source=Logged(S)).tensor, want)
+        assert torch.equal(ns.index_put(X, (Logged(I),), S, True).tensor, want)
+    assert torch.equal(reprocuda.scatter.scatter_sum(X, Logged(torch.tensor([0, 1, 2]))).tensor, X)
+
+
 def test_a_size_that_is_traced_stays_open():
     def add(x, i):
         return reprocuda.scatter.scatter_sum(x, i, 0, dim_size=x.shape[0])

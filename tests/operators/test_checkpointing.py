@@ -6,9 +6,9 @@ from torch.utils.checkpoint import checkpoint
 
 import reprocuda
 from tests.operators.bits import assert_same_bits
-from tests.registry.test_table import FORWARD, READ
-from tests.scatter.test_table import NAMES
-from tests.scatter.test_table import call as call_scatter
+from tests.operators.calls import FORWARD, READ
+from tests.scatter.calls import NAMES
+from tests.scatter.calls import call as call_scatter
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

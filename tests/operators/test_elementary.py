@@ -11,21 +11,12 @@ import pytest
 import reprocuda_numerics as numerics
 import torch
 
-from reprocuda import elementary
+from reprocuda.families import elementary
 from tests.operators.bits import NAMES, assert_same_bits, threads, to_numpy_bits
+from tests.operators.elementary_arguments import arguments
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = {"exp": elementary.exp, "log": elementary.log, "sqrt": elementary.sqrt}
-
-
-def arguments(dtype, count=40_003):
-    generator = torch.Generator().manual_seed(1)
-    if dtype.itemsize == 2:
-        return torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)  # all there are
-    scale = 10.0 ** torch.randint(-9, 4, (count,), generator=generator)
-    x = torch.randn(count, generator=generator, dtype=torch.float64) * scale
-    special = [0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1e-310, 709.8, -745.2, 88.8, -104.0]
-    return torch.cat([x, torch.tensor(special, dtype=torch.float64)]).to(dtype)
 
 
 @pytest.mark.parametrize("dtype", NAMES, ids=NAMES.get)
@@ -46,7 +37,7 @@ def test_bits_of_the_numerics(name, dtype):
 
 PROGRAM = """
 import hashlib, torch
-from reprocuda import elementary
+from reprocuda.families import elementary
 from tests.operators.test_elementary import FUNCTIONS, NAMES, arguments, to_numpy_bits
 digest = hashlib.sha256()
 for dtype in NAMES:

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import embedding_bag as torchs
 
 import reprocuda
-from reprocuda import bags
+from reprocuda.families import bags
 from tests import oracle
 from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits

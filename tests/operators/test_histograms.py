@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import reprocuda
-from reprocuda.histograms import edges_by_ends
+from reprocuda.families.histograms import edges_by_ends
 from tests import oracle
 from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import reprocuda
-from reprocuda.irregular import overlaps_itself
+from reprocuda.arguments.irregular import overlaps_itself
 
 
 def test_which_views_overlap_themselves():

@@ -180,7 +180,8 @@ def test_index_dtypes_and_negative_dims(ns):
 
 def test_the_synchronous_check_raises_before_the_kernel(monkeypatch):
     """On CUDA a bad index ends the process; with the check on it is an IndexError. Tried here on CPU tensors."""
-    from reprocuda import checks, routes
+    from reprocuda.arguments import checks
+    from reprocuda.families import routes
 
     with pytest.raises(IndexError, match=r"index 3 is out of bounds for size 3, at position 1"):
         checks.check_range_now("index_add", torch.tensor([0, 3]), 0, 3)

@@ -9,7 +9,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import reprocuda
-from reprocuda import ops, segments
+from reprocuda import ops
+from reprocuda.families import segments
 from tests import oracle
 from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, NAMES, assert_same_bits, threads, to_numpy_bits
@@ -28,7 +29,7 @@ def test_exact_and_rounded_once(reduce, dtype):
     for kind in KINDS * 2:
         for initial in (None, 0.0, 1.5):
             if reduce == "mean" and initial:
-                continue  # not counted: test_uncounted.py
+                continue  # not counted: test_mean_beside.py
             for columns in (1, 5, 33):
                 data = make(kind, (20, columns), DTYPES[dtype], generator)
                 got = reprocuda.segment_reduce(data, reduce, lengths=LENGTHS, initial=initial)

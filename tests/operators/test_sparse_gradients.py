@@ -11,7 +11,7 @@ import reprocuda
 from tests import oracle
 from tests.operators.adversarial import make
 from tests.operators.bits import DTYPES, to_numpy_bits
-from tests.operators.test_sparse import REDUCTIONS, exact_product, random_matrix
+from tests.operators.sparse_matrices import REDUCTIONS, exact_product, random_matrix
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse (CSR|CSC) tensor support is in beta.*")
 

@@ -10,7 +10,7 @@ import reprocuda
 from tests import oracle
 from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, threads, to_numpy_bits
-from tests.operators.test_sparse import exact_product, random_matrix, spellings
+from tests.operators.sparse_matrices import exact_product, random_matrix, spellings
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*Sparse (CSR|CSC) tensor support is in beta.*"),

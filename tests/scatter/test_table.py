@@ -1,21 +1,12 @@
 """The table says of each of torch_scatter's functions which dtypes it takes."""
 
-import importlib
 
 import pytest
 import torch
 
 import reprocuda
-from reprocuda.registry import EVERY
-
-package = importlib.import_module("reprocuda.scatter")
-INDEX, POINTERS = torch.tensor([0, 0, 2]), torch.tensor([0, 2, 2, 3])
-NAMES = [function.__name__ for function in package.FUNCTIONS]
-
-
-def call(name: str, src: torch.Tensor) -> torch.Tensor:
-    result = getattr(package, name)(src, POINTERS if name.endswith("csr") else INDEX)
-    return result[0] if isinstance(result, tuple) else result
+from reprocuda.dispatch.registry import EVERY
+from tests.scatter.calls import INDEX, NAMES, POINTERS, call, package
 
 
 def test_every_function_is_in_it():
@@ -45,4 +36,3 @@ def gradient(name: str, src: torch.Tensor) -> torch.Tensor:
     src = torch.stack([src, src]).requires_grad_()
     read = getattr(package, name)(src, torch.stack([index, index]))
     return torch.autograd.grad(read, src, torch.ones_like(read))[0][0]
-

@@ -118,7 +118,7 @@ class State(Dataset):
             "dtype": str(torch.get_default_dtype()),
             "exact": torch.zeros(1, dtype=torch.float32).index_add(0, rows, values).item() == 1.0,
             "scatter": torch.zeros(1, dtype=torch.float32).scatter_add(0, rows, values).item() == 1.0,
-            "rank": reprocuda.seeding.stream_rank(),
+            "rank": reprocuda.toolkit.seeding.stream_rank(),
         }
 
 

@@ -65,7 +65,7 @@ def test_generators_flags_and_values_come_back(tmp_path):
     weight = objects["model"].weight.detach().clone()
     with torch.no_grad():
         objects["model"].weight.zero_()
-    before = reprocuda.flags.Flags.read()
+    before = reprocuda.toolkit.flags.Flags.read()
     try:
         with pytest.warns(reprocuda.ReproducibilityWarning, match=r"operators enabled: \[.*'embedding on cpu'"):
             values = checkpoint.load(path, {"model": objects["model"]})
@@ -76,7 +76,7 @@ def test_generators_flags_and_values_come_back(tmp_path):
     assert values["step"] == 5 and values["best"] == {"loss": 0.5} and "param_groups" in values["optimizer"]
     with reprocuda.enabled():
         checkpoint.load(path, restore_flags=False)
-    assert before.diff(reprocuda.flags.Flags.read()) == {}
+    assert before.diff(reprocuda.toolkit.flags.Flags.read()) == {}
 
 
 @pytest.mark.parametrize("when", ["writing", "renaming"])

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from reprocuda.flags import hash_seed
+from reprocuda.toolkit.flags import hash_seed
 
 
 def python(code, **environment):
@@ -27,7 +27,10 @@ def test_an_error_that_nobody_catches_is_explained():
 
 @pytest.mark.parametrize(("value", "found"), [("0", "0"), ("42", "42"), (None, "None"), ("random", "None")])
 def test_the_hash_seed_is_the_one_that_python_started_with(value, found):
-    code = "import os; os.environ['PYTHONHASHSEED'] = {!r}; from reprocuda.flags import hash_seed; print(hash_seed())"
+    code = (
+        "import os; os.environ['PYTHONHASHSEED'] = {!r}; "
+        "from reprocuda.toolkit.flags import hash_seed; print(hash_seed())"
+    )
     written_later = "7" if value is None else value
     done = python(code.format(written_later), **({} if value is None else {"PYTHONHASHSEED": value}))
     assert done.stdout.strip() == found, done.stderr

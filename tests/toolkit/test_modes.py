@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 import reprocuda
-from reprocuda.flags import Flags
+from reprocuda.toolkit.flags import Flags
 
 ROWS = torch.zeros(3, dtype=torch.long)
 CANCELLING = torch.tensor([1e8, 1.0, -1e8])
@@ -366,7 +366,7 @@ def test_a_flag_toggled_in_compiled_code_is_as_in_eager():
 
 
 def test_what_cannot_be_changed_is_told(monkeypatch):
-    monkeypatch.setattr(reprocuda.modes, "hash_seed", lambda: None)
+    monkeypatch.setattr(reprocuda.toolkit.modes, "hash_seed", lambda: None)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)

@@ -2,7 +2,7 @@
 
 from reprocuda import registry
 from reprocuda.auditing import cures
-from reprocuda.nondeterminism import cure_of
+from reprocuda.toolkit.nondeterminism import cure_of
 
 
 def test_enable_is_advised_where_it_has_a_kernel():

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import reprocuda
-from reprocuda.flags import Flags
+from reprocuda.dispatch import scopes
+from reprocuda.toolkit.flags import Flags
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:reprocuda.reproducible. PYTHONHASHSEED", "ignore::reprocuda.CompileWarning"
@@ -22,7 +23,7 @@ SCOPES = {
 
 def state():
     found = reprocuda.rng_state()
-    return Flags.read(), found["python"], found["numpy"], found["torch"].tolist(), reprocuda.scopes.open_now()
+    return Flags.read(), found["python"], found["numpy"], found["torch"].tolist(), scopes.open_now()
 
 
 @pytest.mark.parametrize("second", SCOPES)
@@ -50,14 +51,15 @@ def test_a_scope_that_is_still_open_keeps_its_flag():
 
 SCRIPT = """
 import os, torch, reprocuda
-from reprocuda.flags import Flags
+from reprocuda.dispatch import scopes
+from reprocuda.toolkit.flags import Flags
 before = Flags.read(), torch.get_rng_state().tolist(), dict(os.environ)
 for mode in ("debug", "train"):
     try:
         reprocuda.reproducible(7, mode)
     except (reprocuda.ReproducibilityWarning, reprocuda.CompileWarning):
         assert (Flags.read(), torch.get_rng_state().tolist(), dict(os.environ)) == before
-        assert reprocuda.scopes.open_now() == ()
+        assert scopes.open_now() == ()
     else:
         raise SystemExit("nothing was said")
 """

@@ -163,7 +163,7 @@ def test_a_fork_gives_back_whose_streams_these_are():
     reprocuda.seed_everything(11, rank=1)
     with reprocuda.fork_rng():
         reprocuda.seed_everything(5, rank=2)
-    assert reprocuda.seeding.shared_seed() == 11 and reprocuda.seeding.stream_rank() == 1
+    assert reprocuda.toolkit.seeding.shared_seed() == 11 and reprocuda.toolkit.seeding.stream_rank() == 1
 
 
 def test_fork_as_a_decorator():

@@ -97,7 +97,7 @@ def test_seed_worker_repeats_no_worker_and_no_epoch(kind, persistent):
 def test_seed_worker_repeats_no_rank(monkeypatch):
     """Each rank's loader has the same generator, as the order of samples needs."""
     first = worker_epochs(Draws(), 1)[0]
-    monkeypatch.setattr(reprocuda.seeding, "stream_rank", lambda: 1)
+    monkeypatch.setattr(reprocuda.toolkit.seeding, "stream_rank", lambda: 1)
     second = worker_epochs(Draws(), 1)[0]
     assert not set(first[:, 5].tolist()) & set(second[:, 5].tolist())
 

@@ -1,0 +1,70 @@
+"""The opt-in check of indices before a kernel sees them.
+
+On the CPU every index is checked anyway. On CUDA an index out of range is found by the kernel, as in torch: a device
+assert, after which the process can use the GPU no more. Checking first costs a synchronisation and leaves the context
+alive.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..plan import has_data
+from .transforms import transforms_active
+
+
+class _Checks:
+    on = False
+
+
+checks = _Checks()
+
+
+class check_indices:
+    """Sets whether indices on CUDA are checked before the kernel runs, for the whole process; off at first.
+
+    A bad index then raises IndexError (torch's class for a tensor with several dimensions may differ) instead of ending
+    the process. Each call of a covered operator on CUDA then waits for the device; nothing changes on the CPU.
+
+    Args:
+        enabled: whether to check from now on. As a context manager the setting before is restored at the end.
+
+    Example:
+        >>> import reprocuda
+        >>> with reprocuda.check_indices(True):
+        ...     pass  # covered operators on CUDA tensors raise IndexError here
+    """
+
+    def __init__(self, enabled: bool = True):
+        self._before = checks.on
+        checks.on = bool(enabled)
+
+    def __enter__(self) -> check_indices:
+        return self
+
+    def __exit__(self, *_) -> None:
+        checks.on = self._before
+
+
+def check_range(op: str, index: Tensor, lower: int, upper: int) -> None:
+    """Raises IndexError if some entry of a CUDA index lies outside [lower, upper)."""
+    if not index.is_cuda:
+        return
+    check_range_now(op, index, lower, upper)
+
+
+def check_range_first(op: str, index: Tensor, lower: int, upper: int) -> None:
+    """The same on the CPU too, before an operator of torch's that writes before it reports."""
+    if has_data(index) and not transforms_active() and index.numel() and (index.is_cpu or checks.on):
+        lowest, highest = torch.aminmax(index)
+        if int(lowest) < lower or int(highest) >= upper:
+            check_range_now(op, index, lower, upper)
+
+
+def check_range_now(op: str, index: Tensor, lower: int, upper: int) -> None:
+    bad = ((index < lower) | (index >= upper)).flatten()
+    if bad.any():
+        position = int(bad.to(torch.uint8).argmax())
+        value = int(index.flatten()[position])
+        raise IndexError(f"{op}(): index {value} is out of bounds for size {upper}, at position {position}")

@@ -1,0 +1,1 @@
+"""Which of torch's operators are replaced, by which kernels, and while which scopes are open."""

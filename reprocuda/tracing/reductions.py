@@ -1,0 +1,131 @@
+"""Shapes and derivatives of the reductions by index other than the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.library import register_autograd
+
+from .. import ops
+from ..families.reductions import Calculus, How, Shares, shares
+from ..families.routes import ElementRoute, RowRoute
+from ..ops import fragment
+from ..plan import SegmentPlan
+from .support import contiguous_like, fake
+
+_aten = torch.ops.aten
+
+
+def _meta(native: Callable) -> Callable:
+    def shape(self, dim, index, src, reduce, include_self=True):
+        result = native(self, dim, index, src, reduce, include_self=include_self)
+        return torch.empty_like(result, memory_format=torch.contiguous_format)
+
+    return shape
+
+
+for _name, _native in {"scatter_reduce": _aten.scatter_reduce.two, "index_reduce": _aten.index_reduce}.items():
+    _shape = _meta(_native)
+    fake(_name, _shape)
+    fake(f"{_name}_", _shape, writes=True)
+    fake(f"{_name}_out", lambda *arguments, shape=_shape: shape(*arguments[:-1]), writes=True)
+
+
+def _meta_planned(self, dim, permutation, offsets, source, reduce, include_self=True):
+    return torch.empty_like(self, memory_format=torch.contiguous_format)
+
+
+fake("index_reduce_planned", _meta_planned)
+
+
+def _setup(ctx, inputs, output):
+    self, ctx.dim, index, src, reduce, include_self = inputs
+    ctx.how = How(reduce, include_self)
+    ctx.save_for_backward(self, src, output, index)
+
+
+def _backward(route_along: Callable, take: Callable, add: Callable, reduce: Callable) -> Callable:
+    def backward(ctx, grad):
+        self, src, result, index = ctx.saved_tensors
+        dim, how, route = ctx.dim, ctx.how, route_along(ctx.dim)
+
+        def taken(values: Tensor) -> Tensor:
+            return take(values, dim, index)
+
+        calculus = Calculus(
+            take=taken,
+            add=lambda target, values: add(target, dim, index, values),
+            reduce=lambda target, values: reduce(target, dim, index, values, how.reduce, how.include_self),
+        )
+        shared = shares(calculus, self, route.read(src, (index,)), result, how)
+        grad = shared.divided(grad)
+        src_grad = route.fit(shared.of_src(taken(grad)), src.shape)
+        return shared.of_base(grad), None, None, src_grad, None, None
+
+    return backward
+
+
+register_autograd(
+    "reprocuda::scatter_reduce",
+    _backward(ElementRoute, ops.gather, ops.scatter_add, ops.scatter_reduce),
+    setup_context=_setup,
+    lib=fragment,
+)
+register_autograd(
+    "reprocuda::index_reduce",
+    _backward(RowRoute, ops.index_select, ops.index_add, ops.index_reduce),
+    setup_context=_setup,
+    lib=fragment,
+)
+
+
+def _planned_setup(ctx, inputs, output):
+    self, ctx.dim, permutation, offsets, source, reduce, include_self = inputs
+    ctx.how = How(reduce, include_self)
+    ctx.save_for_backward(self, source, output, permutation, offsets)
+
+
+def _planned_backward(ctx, grad):
+    self, source, result, permutation, offsets = ctx.saved_tensors
+    dim, how, num_rows = ctx.dim, ctx.how, source.shape[ctx.dim]
+    targets = SegmentPlan(permutation, offsets, num_rows, torch.Size([num_rows])).targets
+
+    def taken(values: Tensor) -> Tensor:
+        return ops.index_select(values, dim, targets)
+
+    def reduced(target: Tensor, values: Tensor) -> Tensor:
+        return ops.index_reduce_planned(target, dim, permutation, offsets, values, how.reduce, how.include_self)
+
+    calculus = Calculus(
+        take=taken,
+        add=lambda target, values: ops.index_add_planned(target, dim, permutation, offsets, values),
+        reduce=reduced,
+    )
+    shared = shares(calculus, self, source, result, how)
+    grad = shared.divided(grad)
+    return shared.of_base(grad), None, None, None, shared.of_src(taken(grad)), None, None
+
+
+register_autograd("reprocuda::index_reduce_planned", _planned_backward, setup_context=_planned_setup, lib=fragment)
+
+
+fake("mean_beside", lambda self, permutation, offsets, source: contiguous_like(self))
+
+
+def _beside_setup(ctx, inputs, output):
+    _, permutation, offsets, source = inputs
+    ctx.num_rows = source.shape[0]
+    ctx.save_for_backward(permutation, offsets)
+
+
+def _beside_backward(ctx, grad):
+    permutation, offsets = ctx.saved_tensors
+    targets = SegmentPlan(permutation, offsets, ctx.num_rows, torch.Size([ctx.num_rows])).targets
+    counts = offsets.diff().clamp(min=1).reshape([-1] + [1] * (grad.dim() - 1))
+    grad = Shares(divisor=counts).divided(grad)
+    return grad, None, None, ops.index_select(grad, 0, targets)
+
+
+register_autograd("reprocuda::mean_beside", _beside_backward, setup_context=_beside_setup, lib=fragment)
