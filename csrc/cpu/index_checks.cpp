@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "parallel.h"
-#include "sums/accumulate.h"
 
 namespace reprocuda::cpu {
 namespace {

@@ -51,6 +51,9 @@ int64_t first_outside(const Index* index, int64_t begin, int64_t end, int64_t lo
   return std::find_if(index + begin, index + end, [&](int64_t at) { return at < lower || at >= upper; }) - index;
 }
 
+// The first position whose index lies outside [lower, upper), or -1: by all workers, the whole index.
+int64_t first_out_of_range(const void* index, bool index_is_int64, int64_t count, int64_t lower, int64_t upper);
+
 // Whether the index never decreases. Costs next to nothing unless it does not.
 template <class Index>
 bool is_sorted_index(const Index* index, int64_t count);

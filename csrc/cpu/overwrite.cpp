@@ -7,7 +7,6 @@
 
 #include "index_checks.h"
 #include "parallel.h"
-#include "sums/accumulate.h"
 #include "workspace.h"
 
 namespace reprocuda::cpu {

@@ -19,12 +19,14 @@
 #include "extrema/extremum.h"
 #include "fingerprint/fingerprint.h"
 #include "histogram.h"
+#include "index_checks.h"
 #include "overwrite.h"
 #include "parallel.h"
 #include "scans/running.h"
 #include "scans/scan.h"
 #include "sums/accumulate.h"
 #include "sums/linearize.h"
+#include "sums/plan.h"
 
 namespace reprocuda {
 namespace cpu {

@@ -5,6 +5,8 @@
 // pointers, takes its data through memory and is compiled with -frounding-math.
 #pragma once
 
+#include <type_traits>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #else
@@ -14,6 +16,10 @@
 namespace reprocuda::cpu {
 
 enum class RoundingMode { kNearest, kUpward };
+
+// The mode that the filter of an element type needs: intervals go up, compensated sums to nearest.
+template <class T>
+inline constexpr RoundingMode kRoundingMode = std::is_same_v<T, double> ? RoundingMode::kNearest : RoundingMode::kUpward;
 
 class RoundingScope {
  public:

@@ -4,13 +4,11 @@
 // these leave open, exactly. Sums of float64 are compensated, and again, more carefully, where that does not prove them. A block
 // fits in the first-level cache.
 #include <algorithm>
-#include <cstring>
 
 #include "../inexact.h"
 #include "../parallel.h"
 #include "../sums/accumulate.h"
 #include "../sums/exact.h"
-#include "../vectors/isa.h"
 #include "../workspace.h"
 #include "bags.h"
 #include "bags_kernel.h"
@@ -22,17 +20,6 @@ constexpr int64_t kElementsPerWorker = 1 << 15;  // less is not worth a thread
 constexpr int64_t kTasksPerWorker = 8;
 constexpr int64_t kBlockElements = 1 << 11;
 constexpr int kMostFailures = 2;                 // blocks that rounded until a task stops trying plain sums
-
-template <class T>
-BagKernels<T> select_bag_kernels() {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::bag_kernels<T>();
-    case Isa::kAvx2: return avx2::bag_kernels<T>();
-#endif
-    default: return portable::bag_kernels<T>();
-  }
-}
 
 int64_t longest_bag(const BagRows& bags) {
   int64_t longest = 0;
@@ -54,7 +41,7 @@ template <class T>
 class BagDriver {
  public:
   BagDriver(const BagSum& problem, int64_t longest, int workers)
-      : p_(problem), longest_(longest), workers_(workers), kernels_(select_bag_kernels<T>()),
+      : p_(problem), longest_(longest), workers_(workers), kernels_(bag_kernels<T>()),
         block_bags_(std::max<int64_t>(1, kBlockElements / problem.features)) {}
 
   void run() {

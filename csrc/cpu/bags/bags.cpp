@@ -30,9 +30,9 @@ void with_element(Dtype dtype, Function&& function) {
 
 // One bag, one tile of columns.
 template <class Order>
-void bag_tile_maximum(const BagMaximum& problem, int64_t bag, int64_t column, int64_t columns) {
+void bag_tile_maximum(const BagMaximum& problem, int64_t bag, int64_t column, int64_t columns,
+                      BestOfRows<Order, int64_t> best_of_rows) {
   using Bits = typename Order::Bits;
-  using Segment = ExtremumSegment<Order, int64_t>;
   Bits* const out = static_cast<Bits*>(problem.out) + bag * problem.features + column;
   int64_t* const argmax = problem.argmax + bag * problem.features + column;
   const int64_t first = problem.offsets[bag];
@@ -42,9 +42,9 @@ void bag_tile_maximum(const BagMaximum& problem, int64_t bag, int64_t column, in
     std::memset(argmax, 0, columns * sizeof(int64_t));
     return;
   }
-  typename Segment::Key best[kExtremumColumns];
-  best_of_rows(Segment{static_cast<const Bits*>(problem.table) + column, problem.features, columns, problem.rows + first, 0,
-                       count, true, best, argmax});
+  typename ExtremumSegment<Order, int64_t>::Key best[kExtremumColumns];
+  best_of_rows({static_cast<const Bits*>(problem.table) + column, problem.features, columns, problem.rows + first, 0, count,
+                true, best, argmax});
   for (int64_t c = 0; c < columns; ++c) out[c] = Order::bits(static_cast<typename Order::Key>(best[c]), true);
 }
 
@@ -130,12 +130,13 @@ void bag_maximum(const BagMaximum& problem) {
   const int workers = workers_for((problem.num_rows + problem.num_bags) * problem.features, kElementsPerWorker);
   const int64_t blocks = std::min(problem.num_bags, workers * kBlocksPerWorker);
   with_order(problem.dtype, [&](auto order) {
+    const auto best = best_of_rows<decltype(order), int64_t>();
     run_tasks(workers, blocks * tiles, [&](int, int64_t task) {
       const int64_t column = task % tiles * kExtremumColumns;
       const int64_t columns = std::min(kExtremumColumns, problem.features - column);
       const int64_t end = part_begin(problem.num_bags, blocks, task / tiles + 1);
       for (int64_t bag = part_begin(problem.num_bags, blocks, task / tiles); bag < end; ++bag) {
-        bag_tile_maximum<decltype(order)>(problem, bag, column, columns);
+        bag_tile_maximum<decltype(order)>(problem, bag, column, columns, best);
       }
     });
   });

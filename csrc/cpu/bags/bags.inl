@@ -390,15 +390,10 @@ int64_t finish_bag(const BagBlock<T>& block, int64_t bag, bool exact, int32_t* f
 }
 
 template <class T>
-BagKernels<T> bag_kernels() {
+BagKernels<T> bag_kernels(InstructionSet) {
   if constexpr (std::is_same_v<T, double>) {
     return {nullptr, &sum_bags<CompensatedSums, T>, &finish_bag<T>};
   } else {
     return {&sum_bags<PlainSums, T>, &sum_bags<EnclosingSums, T>, &finish_bag<T>};
   }
 }
-
-template BagKernels<double> bag_kernels();
-template BagKernels<float> bag_kernels();
-template BagKernels<Half> bag_kernels();
-template BagKernels<BFloat16> bag_kernels();

@@ -38,17 +38,8 @@ struct BagKernels {
   int64_t (*finish)(const BagBlock<T>&, int64_t bag, bool exact, int32_t* flagged);
 };
 
-namespace portable {
+// For the instruction set in use.
 template <class T>
 BagKernels<T> bag_kernels();
-}
-namespace avx2 {
-template <class T>
-BagKernels<T> bag_kernels();
-}
-namespace avx512 {
-template <class T>
-BagKernels<T> bag_kernels();
-}
 
 }  // namespace reprocuda::cpu

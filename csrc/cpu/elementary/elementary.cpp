@@ -1,7 +1,6 @@
 #include "elementary.h"
 
 #include "../parallel.h"
-#include "../vectors/isa.h"
 #include "elementary_kernel.h"
 
 namespace reprocuda::cpu {
@@ -10,21 +9,10 @@ namespace {
 constexpr int64_t kGrain = 1 << 13;  // elements that are worth a thread
 
 template <class T>
-MapElements<T> selected_kernel() {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::map_kernel<T>();
-    case Isa::kAvx2: return avx2::map_kernel<T>();
-#endif
-    default: return portable::map_kernel<T>();
-  }
-}
-
-template <class T>
 void map_as(const ElementaryMap& problem) {
   const T* in = static_cast<const T*>(problem.in);
   T* out = static_cast<T*>(problem.out);
-  const MapElements<T> kernel = selected_kernel<T>();
+  const MapElements<T> kernel = map_kernel<T>();
   parallel_for(0, problem.count, kGrain, [&](int64_t first, int64_t last) {
     const RoundingScope environment(RoundingMode::kNearest);
     kernel(problem.function, in + first, out + first, last - first);

@@ -27,10 +27,6 @@ void map_elements(Elementary function, const T* in, T* out, int64_t count) {
 }
 
 template <class T>
-MapElements<T> map_kernel() {
+MapElements<T> map_kernel(InstructionSet) {
   return map_elements<T>;
 }
-template MapElements<float> map_kernel<float>();
-template MapElements<double> map_kernel<double>();
-template MapElements<Half> map_kernel<Half>();
-template MapElements<BFloat16> map_kernel<BFloat16>();

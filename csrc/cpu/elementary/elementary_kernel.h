@@ -2,24 +2,14 @@
 #pragma once
 
 #include "../../elementary.h"
-#include "../vectors/kernel_includes.h"
 
 namespace reprocuda::cpu {
 
 template <class T>
 using MapElements = void (*)(Elementary function, const T* in, T* out, int64_t count);
 
-namespace portable {
+// For the instruction set in use.
 template <class T>
 MapElements<T> map_kernel();
-}
-namespace avx2 {
-template <class T>
-MapElements<T> map_kernel();
-}
-namespace avx512 {
-template <class T>
-MapElements<T> map_kernel();
-}
 
 }  // namespace reprocuda::cpu

@@ -6,9 +6,7 @@
 #include "../../numerics/ordered.h"
 #include "../index_checks.h"
 #include "../parallel.h"
-#include "../sums/accumulate.h"
 #include "../sums/plan.h"
-#include "../vectors/isa.h"
 #include "../workspace.h"
 #include "extremum_cells.h"
 #include "extremum_kernel.h"
@@ -78,6 +76,7 @@ class Solver {
   // Rows that share their index, grouped by target.
   template <class Position>
   void run_grouped(int workers) const {
+    const BestOfRows<Order, Position> best_of_rows = cpu::best_of_rows<Order, Position>();
     const int64_t outputs = p_.num_targets * p_.inner;
     for (int64_t o = 0; o < p_.outer; ++o) {
       const Index* const index = static_cast<const Index*>(p_.index) + o * p_.outer_stride;
@@ -100,7 +99,7 @@ class Solver {
         };
         const int64_t stretch = task / blocks;
         for (int64_t s = stretch == 0 ? 0 : first(stretch); s < first(stretch + 1); ++s) {
-          solve_segment(o, grouping, s, columns);
+          solve_segment(o, grouping, s, columns, best_of_rows);
         }
       });
     }
@@ -205,7 +204,7 @@ class Solver {
       const Index* const index = all + begin;
       const int64_t bad = first_outside(index, 0, count, 0, p_.num_targets);
       if (bad >= 0) return bad_.note(o * p_.outer_stride + begin + bad);
-      pack_extrema<Order>(source(o, begin), count, p_.largest, begin, packed);
+      packing_kernels<Order>().pack(source(o, begin), count, p_.largest, begin, packed);
       near ? raise_near(index, packed, count, to.cells) : raise_far(index, packed, count, to.cells);
     }
   }
@@ -323,7 +322,8 @@ class Solver {
   }
 
   template <class Position>
-  void solve_segment(int64_t o, const Grouping<Position>& grouping, int64_t segment, Range columns) const {
+  void solve_segment(int64_t o, const Grouping<Position>& grouping, int64_t segment, Range columns,
+                     BestOfRows<Order, Position> best_of_rows) const {
     const int64_t first = (o * p_.num_targets + grouping.target(segment)) * p_.inner + columns.begin;
     const int64_t size = columns.end - columns.begin;
     const int64_t begin = grouping.offsets[segment];

@@ -1,7 +1,7 @@
 // The best of a segment's rows, column by column, and the first row that has it. Included once for every instruction set.
 
 template <class Order, class Position>
-void best_of_rows(const ExtremumSegment<Order, Position>& segment) {
+void best_of_segment(const ExtremumSegment<Order, Position>& segment) {
   using Key = typename ExtremumSegment<Order, Position>::Key;
   using Bits = typename Order::Bits;
   Key* const __restrict__ best = segment.best;
@@ -67,36 +67,12 @@ void unpack_extrema(const PackedExtrema<Order>& job) {
   job.self == nullptr ? unpack_extrema_beside<Order, false>(job) : unpack_extrema_beside<Order, true>(job);
 }
 
-// Every order and width of positions that a problem can have.
-template void best_of_rows(const ExtremumSegment<IntegerOrder<uint8_t>, int32_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<uint8_t>, int64_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<int8_t>, int32_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<int8_t>, int64_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<int16_t>, int32_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<int16_t>, int64_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<int32_t>, int32_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<int32_t>, int64_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<int64_t>, int32_t>&);
-template void best_of_rows(const ExtremumSegment<IntegerOrder<int64_t>, int64_t>&);
-template void best_of_rows(const ExtremumSegment<Float16Order, int32_t>&);
-template void best_of_rows(const ExtremumSegment<Float16Order, int64_t>&);
-template void best_of_rows(const ExtremumSegment<BFloat16Order, int32_t>&);
-template void best_of_rows(const ExtremumSegment<BFloat16Order, int64_t>&);
-template void best_of_rows(const ExtremumSegment<Float32Order, int32_t>&);
-template void best_of_rows(const ExtremumSegment<Float32Order, int64_t>&);
-template void best_of_rows(const ExtremumSegment<Float64Order, int32_t>&);
-template void best_of_rows(const ExtremumSegment<Float64Order, int64_t>&);
-template void pack_extrema<IntegerOrder<uint8_t>>(const IntegerOrder<uint8_t>::Bits*, int64_t, bool, int64_t, uint64_t*);
-template void unpack_extrema(const PackedExtrema<IntegerOrder<uint8_t>>&);
-template void pack_extrema<IntegerOrder<int8_t>>(const IntegerOrder<int8_t>::Bits*, int64_t, bool, int64_t, uint64_t*);
-template void unpack_extrema(const PackedExtrema<IntegerOrder<int8_t>>&);
-template void pack_extrema<IntegerOrder<int16_t>>(const IntegerOrder<int16_t>::Bits*, int64_t, bool, int64_t, uint64_t*);
-template void unpack_extrema(const PackedExtrema<IntegerOrder<int16_t>>&);
-template void pack_extrema<IntegerOrder<int32_t>>(const IntegerOrder<int32_t>::Bits*, int64_t, bool, int64_t, uint64_t*);
-template void unpack_extrema(const PackedExtrema<IntegerOrder<int32_t>>&);
-template void pack_extrema<Float16Order>(const Float16Order::Bits*, int64_t, bool, int64_t, uint64_t*);
-template void unpack_extrema(const PackedExtrema<Float16Order>&);
-template void pack_extrema<BFloat16Order>(const BFloat16Order::Bits*, int64_t, bool, int64_t, uint64_t*);
-template void unpack_extrema(const PackedExtrema<BFloat16Order>&);
-template void pack_extrema<Float32Order>(const Float32Order::Bits*, int64_t, bool, int64_t, uint64_t*);
-template void unpack_extrema(const PackedExtrema<Float32Order>&);
+template <class Order, class Position>
+BestOfRows<Order, Position> best_of_rows(InstructionSet) {
+  return best_of_segment<Order, Position>;
+}
+
+template <class Order>
+PackingKernels<Order> packing_kernels(InstructionSet) {
+  return {pack_extrema<Order>, unpack_extrema<Order>};
+}

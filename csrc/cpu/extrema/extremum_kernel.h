@@ -6,7 +6,6 @@
 
 #include "../../numerics/ordered.h"
 #include "../sums/plan.h"
-#include "../vectors/isa.h"
 
 namespace reprocuda::cpu {
 
@@ -41,63 +40,21 @@ struct PackedExtrema {
   bool largest;
 };
 
-namespace portable {
+// The best of the segment's rows, column by column, and the first row that has it.
 template <class Order, class Position>
-void best_of_rows(const ExtremumSegment<Order, Position>& segment);
-template <class Order>
-void pack_extrema(const typename Order::Bits* from, int64_t count, bool largest, int64_t first_row, uint64_t* packed);
-template <class Order>
-void unpack_extrema(const PackedExtrema<Order>& job);
-}
-namespace avx2 {
-template <class Order, class Position>
-void best_of_rows(const ExtremumSegment<Order, Position>& segment);
-template <class Order>
-void pack_extrema(const typename Order::Bits* from, int64_t count, bool largest, int64_t first_row, uint64_t* packed);
-template <class Order>
-void unpack_extrema(const PackedExtrema<Order>& job);
-}
-namespace avx512 {
-template <class Order, class Position>
-void best_of_rows(const ExtremumSegment<Order, Position>& segment);
-template <class Order>
-void pack_extrema(const typename Order::Bits* from, int64_t count, bool largest, int64_t first_row, uint64_t* packed);
-template <class Order>
-void unpack_extrema(const PackedExtrema<Order>& job);
-}
+using BestOfRows = void (*)(const ExtremumSegment<Order, Position>& segment);
 
-// By the instruction set in use.
+// Of numbers of at most 32 bits.
+template <class Order>
+struct PackingKernels {
+  void (*pack)(const typename Order::Bits* from, int64_t count, bool largest, int64_t first_row, uint64_t* packed);
+  void (*unpack)(const PackedExtrema<Order>& job);
+};
+
+// For the instruction set in use.
 template <class Order, class Position>
-inline void best_of_rows(const ExtremumSegment<Order, Position>& segment) {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::best_of_rows(segment);
-    case Isa::kAvx2: return avx2::best_of_rows(segment);
-#endif
-    default: return portable::best_of_rows(segment);
-  }
-}
-
+BestOfRows<Order, Position> best_of_rows();
 template <class Order>
-inline void pack_extrema(const typename Order::Bits* from, int64_t count, bool largest, int64_t first_row, uint64_t* packed) {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::pack_extrema<Order>(from, count, largest, first_row, packed);
-    case Isa::kAvx2: return avx2::pack_extrema<Order>(from, count, largest, first_row, packed);
-#endif
-    default: return portable::pack_extrema<Order>(from, count, largest, first_row, packed);
-  }
-}
-
-template <class Order>
-inline void unpack_extrema(const PackedExtrema<Order>& job) {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::unpack_extrema(job);
-    case Isa::kAvx2: return avx2::unpack_extrema(job);
-#endif
-    default: return portable::unpack_extrema(job);
-  }
-}
+PackingKernels<Order> packing_kernels();
 
 }  // namespace reprocuda::cpu

@@ -32,8 +32,8 @@ void finish_packed(const Extremum& problem, const PackedCells& cells, int64_t fi
     const int64_t to = first + at;
     std::copy_n(cells.cells + at, count, packed);
     const Bits* const self = problem.self == nullptr ? nullptr : static_cast<const Bits*>(problem.self) + to;
-    unpack_extrema(PackedExtrema<Order>{packed, self, static_cast<Bits*>(problem.out) + to, problem.arg + to, count,
-                                        problem.num_rows, problem.largest});
+    packing_kernels<Order>().unpack({packed, self, static_cast<Bits*>(problem.out) + to, problem.arg + to, count,
+                                     problem.num_rows, problem.largest});
   }
 }
 
@@ -125,7 +125,7 @@ class PartitionedExtremum {
     uint64_t packed[kExtremumBlock];
     for (int64_t begin = first; begin < last; begin += kExtremumBlock) {
       const int64_t count = std::min(kExtremumBlock, last - begin);
-      pack_extrema<Order>(static_cast<const typename Order::Bits*>(p_.src) + begin, count, p_.largest, begin, packed);
+      packing_kernels<Order>().pack(static_cast<const typename Order::Bits*>(p_.src) + begin, count, p_.largest, begin, packed);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t target = index()[begin + i];
         const int64_t at = next[target >> shift_]++;

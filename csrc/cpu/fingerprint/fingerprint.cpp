@@ -13,8 +13,8 @@
 #include <type_traits>
 
 #include "../parallel.h"
-#include "../sums/select_kernels.h"
 #include "../workspace.h"
+#include "fingerprint_kernel.h"
 
 namespace reprocuda::cpu {
 namespace {
@@ -198,7 +198,7 @@ void hash_in_place(const FingerprintProblem& problem, HashBlocks hash_blocks, Sh
 }  // namespace
 
 Fingerprint fingerprint(const FingerprintProblem& problem) {
-  static const HashBlocks hash_blocks = select_kernels([](auto kernels) { return kernels.fingerprint(); });
+  static const HashBlocks hash_blocks = block_hash();
   SharedSums sums;
   const int64_t blocks = problem.num_blocks();
   // A slab of fewer than two lines would share nothing.

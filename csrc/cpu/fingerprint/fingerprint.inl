@@ -39,3 +39,5 @@ Fingerprint hash_blocks(const unsigned char* bytes, int64_t count, int64_t first
   }
   return sums;
 }
+
+HashBlocks block_hash(InstructionSet) { return hash_blocks; }

@@ -19,14 +19,7 @@ inline constexpr FingerprintKeys kFingerprintKeyTable = [] {
   return keys;
 }();
 
-namespace portable {
-Fingerprint hash_blocks(const unsigned char* bytes, int64_t count, int64_t first_block);
-}
-namespace avx2 {
-Fingerprint hash_blocks(const unsigned char* bytes, int64_t count, int64_t first_block);
-}
-namespace avx512 {
-Fingerprint hash_blocks(const unsigned char* bytes, int64_t count, int64_t first_block);
-}
+// For the instruction set in use.
+HashBlocks block_hash();
 
 }  // namespace reprocuda::cpu

@@ -12,7 +12,6 @@
 
 #include "../rounding_mode.h"
 #include "../shares.h"
-#include "../vectors/isa.h"
 #include "running_kernel.h"
 
 namespace reprocuda::cpu {
@@ -22,23 +21,12 @@ constexpr int64_t kGrain = 1 << 13;  // elements that are worth a thread
 constexpr int64_t kGroup = int64_t{kRunningBlock} * kBlocksOfGroup;
 
 template <class Op, class T>
-RunningKernels<Op, T> selected_kernels() {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::running_kernels<Op, T>();
-    case Isa::kAvx2: return avx2::running_kernels<Op, T>();
-#endif
-    default: return portable::running_kernels<Op, T>();
-  }
-}
-
-template <class Op, class T>
 class Slices {
  public:
   explicit Slices(const RunningScan& problem)
       : in_(static_cast<const T*>(problem.in)), out_(static_cast<T*>(problem.out)), count_(problem.outer * problem.inner),
         length_(problem.length), inner_(problem.inner), step_(problem.inner * Op::kComponents),
-        kernels_(selected_kernels<Op, T>()), workers_(workers_for(count_ * length_, kGrain)) {}
+        kernels_(running_kernels<Op, T>()), workers_(workers_for(count_ * length_, kGrain)) {}
 
   void run() const {
     const int64_t block = length_ * step_;

@@ -183,23 +183,8 @@ void scan_short_slices(const T* in, T* out, int64_t count, int64_t length, int64
 }
 
 template <class Op, class T>
-RunningKernels<Op, T> running_kernels() {
+RunningKernels<Op, T> running_kernels(InstructionSet) {
   RunningKernels<Op, T> kernels{load_with_totals<Op, T>, precede_tile<Op>, store_tile<Op, T>, nullptr};
   if constexpr (!std::is_same_v<Op, LogSumExp>) kernels.short_slices = scan_short_slices<Op, T>;
   return kernels;
 }
-template RunningKernels<IntegerProduct, uint8_t> running_kernels();
-template RunningKernels<IntegerProduct, uint16_t> running_kernels();
-template RunningKernels<IntegerProduct, uint32_t> running_kernels();
-template RunningKernels<IntegerProduct, uint64_t> running_kernels();
-template RunningKernels<RealProduct, Half> running_kernels();
-template RunningKernels<RealProduct, BFloat16> running_kernels();
-template RunningKernels<RealProduct, float> running_kernels();
-template RunningKernels<RealProduct, double> running_kernels();
-template RunningKernels<ComplexProduct, Half> running_kernels();
-template RunningKernels<ComplexProduct, float> running_kernels();
-template RunningKernels<ComplexProduct, double> running_kernels();
-template RunningKernels<LogSumExp, Half> running_kernels();
-template RunningKernels<LogSumExp, BFloat16> running_kernels();
-template RunningKernels<LogSumExp, float> running_kernels();
-template RunningKernels<LogSumExp, double> running_kernels();

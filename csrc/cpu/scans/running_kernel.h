@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "../../numerics/running.h"
-#include "../vectors/kernel_includes.h"
 
 namespace reprocuda::cpu {
 
@@ -44,17 +43,8 @@ struct RunningKernels {
   void (*short_slices)(const T* in, T* out, int64_t count, int64_t length, int64_t inner);
 };
 
-namespace portable {
+// For the instruction set in use.
 template <class Op, class T>
 RunningKernels<Op, T> running_kernels();
-}
-namespace avx2 {
-template <class Op, class T>
-RunningKernels<Op, T> running_kernels();
-}
-namespace avx512 {
-template <class Op, class T>
-RunningKernels<Op, T> running_kernels();
-}
 
 }  // namespace reprocuda::cpu

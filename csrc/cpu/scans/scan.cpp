@@ -24,7 +24,7 @@ class Columns {
  public:
   explicit Columns(const Scan& problem)
       : in_(static_cast<const T*>(problem.in)), out_(static_cast<T*>(problem.out)), outer_(problem.outer),
-        length_(problem.length), inner_(problem.inner), kernels_(selected_kernels<T>(1)),
+        length_(problem.length), inner_(problem.inner), kernels_(scan_kernels<T>(1)),
         workers_(workers_for(outer_ * length_ * inner_, kGrain)), block_(block_of(problem)),
         blocks_((inner_ + block_ - 1) / block_) {}
 
@@ -105,7 +105,7 @@ template <class T>
 void scan_exactly(const Scan& problem) {
   if (problem.length == 1) return scan_single<T>(problem);
   // Few columns do not fill vectors, and neither cut one long slice up.
-  if (problem.inner <= kMostParts && problem.inner != selected_kernels<T>(1).lanes) return Runs<T>(problem).scan();
+  if (problem.inner <= kMostParts && problem.inner != scan_kernels<T>(1).lanes) return Runs<T>(problem).scan();
   Columns<T>(problem).scan();
 }
 

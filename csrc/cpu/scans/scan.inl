@@ -168,10 +168,6 @@ ScanKernels<T> kernels_for_parts() {
 }
 
 template <class T>
-ScanKernels<T> scan_kernels(int parts) {
+ScanKernels<T> scan_kernels(InstructionSet, int parts) {
   return parts == 1 ? kernels_for_parts<T, 1>() : parts == 2 ? kernels_for_parts<T, 2>() : kernels_for_parts<T, 0>();
 }
-template ScanKernels<float> scan_kernels<float>(int);
-template ScanKernels<double> scan_kernels<double>(int);
-template ScanKernels<Half> scan_kernels<Half>(int);
-template ScanKernels<BFloat16> scan_kernels<BFloat16>(int);

@@ -1,10 +1,9 @@
-// The filtered prefix sums of every instruction set. They run in the rounding mode of the element type (select_kernels.h).
+// The filtered prefix sums of every instruction set. They run in the rounding mode of the element type (rounding_mode.h).
 #pragma once
 
 #include <cstdint>
 
-#include "../sums/pair_sum.h"
-#include "../vectors/kernel_includes.h"
+#include "../../numerics/pair_sum.h"
 
 namespace reprocuda::cpu {
 
@@ -50,17 +49,8 @@ struct ScanKernels {
   bool (*quick_columns)(const T* in, T* out, int64_t length, int64_t stride, int64_t width);
 };
 
-namespace portable {
+// For the instruction set in use.
 template <class T>
 ScanKernels<T> scan_kernels(int parts);
-}
-namespace avx2 {
-template <class T>
-ScanKernels<T> scan_kernels(int parts);
-}
-namespace avx512 {
-template <class T>
-ScanKernels<T> scan_kernels(int parts);
-}
 
 }  // namespace reprocuda::cpu

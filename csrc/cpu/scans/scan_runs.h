@@ -7,12 +7,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "../../numerics/pair_sum.h"
 #include "../../numerics/running_sum.h"
 #include "../../scan.h"
 #include "../inexact.h"
 #include "../shares.h"
-#include "../sums/pair_sum.h"
-#include "../sums/select_kernels.h"
 #include "scan_kernel.h"
 
 namespace reprocuda::cpu {
@@ -28,17 +27,6 @@ template <class T>
 using FormatOf = std::conditional_t<std::is_same_v<T, double>, Fp64Terms, Fp32Terms>;
 template <class T>
 using Accumulator = ExactAccumulator<FormatOf<T>>;
-
-template <class T>
-ScanKernels<T> selected_kernels(int parts) {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::scan_kernels<T>(parts);
-    case Isa::kAvx2: return avx2::scan_kernels<T>(parts);
-#endif
-    default: return portable::scan_kernels<T>(parts);
-  }
-}
 
 // Runs a quick kernel and returns whether what it stored is right. `failures` counts the others; at kMostFailures nothing runs.
 template <class T, class Kernel>
@@ -74,7 +62,7 @@ class Runs {
   explicit Runs(const Scan& problem)
       : in_(static_cast<const T*>(problem.in)), out_(static_cast<T*>(problem.out)), count_(problem.outer),
         length_(problem.length * problem.inner), parts_(static_cast<int>(problem.inner)),
-        kernels_(selected_kernels<T>(parts_)), lanes_(kernels_.lanes), unit_(lanes_ * parts_),
+        kernels_(scan_kernels<T>(parts_)), lanes_(kernels_.lanes), unit_(lanes_ * parts_),
         workers_(workers_for(count_ * length_, kGrain)) {
     for (int part = 0; part < parts_; ++part) kernels_.empty(empty_ + part * kScanStates);
   }

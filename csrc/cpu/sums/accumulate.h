@@ -1,4 +1,4 @@
-// The CPU backend: exact accumulation by index on raw pointers. Knows nothing of torch.
+// Accumulation by index on the CPU, on raw pointers: chooses the algorithm of a problem.
 //
 // Guarantee: every floating-point output is the exact sum of its contributions rounded once, whatever the algorithm, the
 // number of threads and the instruction set; integers wrap around and bools are OR-ed.
@@ -22,19 +22,6 @@ int64_t accumulate(const ElementAccumulation& problem);
 void accumulate_weighted(
     const Accumulation& problem,
     const double* weights);   // [num_rows], in the order of the plan's positions
-
-// The stable grouping of `num_rows` rows by target. Returns -1, or the position of the first index outside
-// [0, num_targets); then the outputs are unspecified.
-int64_t build_plan(
-    const void* index,        // [num_rows] int32 or int64
-    bool index_is_int64,
-    int64_t num_rows,
-    int64_t num_targets,
-    int64_t* permutation,     // [num_rows]
-    int64_t* offsets);        // [num_targets + 1]
-
-// The first position whose index lies outside [lower, upper), or -1.
-int64_t first_out_of_range(const void* index, bool index_is_int64, int64_t count, int64_t lower, int64_t upper);
 
 // Hooks for tests, process-wide. A forced algorithm is used or refused, never replaced; every output enters at
 // the stage that was set.

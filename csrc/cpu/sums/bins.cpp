@@ -6,7 +6,6 @@
 
 #include "../index_checks.h"
 #include "../workspace.h"
-#include "accumulate.h"
 #include "cell_sets.h"
 #include "exact_scan.h"
 #include "outputs.h"
@@ -24,7 +23,7 @@ class BinsDriver {
  public:
   BinsDriver(const Accumulation& problem, const Index* index, FirstStage first_stage, int max_workers)
       : problem_(problem), index_(index), first_stage_(first_stage),
-        kernels_(select_cell_kernels<T>(problem.reduction, problem.include_self)), shared_flagged_(problem.num_targets, problem.inner) {
+        kernels_(cell_kernels<T>(problem.reduction, problem.include_self)), shared_flagged_(problem.num_targets, problem.inner) {
     outputs_ = problem.num_targets * problem.inner;
     cell_doubles_ = kernels_.cell_doubles(problem.inner);
     const bool replicate = problem.inner == 1 && problem.num_targets <= kReplicatedOutputs && problem.alpha.is_one &&

@@ -6,7 +6,8 @@
 
 #include "../parallel.h"
 #include "../workspace.h"
-#include "select_kernels.h"
+#include "cells_kernel.h"
+#include "rows_kernel.h"
 
 namespace reprocuda::cpu {
 
@@ -15,11 +16,6 @@ namespace reprocuda::cpu {
 inline int64_t set_doubles(int64_t doubles) {
   constexpr int64_t kPadding = 24;
   return static_cast<int64_t>(round_up(doubles, 8)) + kPadding + 8 * kMostStateDoubles;
-}
-
-template <class T>
-CellKernels<T> select_cell_kernels(Reduction reduction, bool include_self) {
-  return select_kernels([=](auto isa) { return isa.template cells<T>(reduction, include_self); });
 }
 
 // The outputs of one slice that the filter leaves over, listed while many tasks round the cells.

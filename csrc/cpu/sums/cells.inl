@@ -5,6 +5,18 @@
 // +0. Cost: one load, a few additions and one store a contribution; a cell of one column is one 128-bit vector for 16- and
 // 32-bit data.
 
+// Adds alpha * row for L columns that start at a real part. A complex product is four real ones, each a contribution.
+template <class T, int L>
+inline void add_contributions(Lanes<T, L>& sum, const T* row, const Alpha& alpha, bool complex_pairs) {
+  const Doubles<L> x = load<L>(row);
+  if (alpha.is_one) return sum.add(x);
+  sum.add_product(broadcast<L>(alpha.real), x);
+  if (!complex_pairs) return;
+  Doubles<L> crossed = broadcast<L>(alpha.imag);
+  for (int lane = 0; lane < L; lane += 2) crossed[lane] = -alpha.imag;
+  sum.add_product(crossed, swap_pairs<L>(x));
+}
+
 // Two lanes are the least that a vector has; a single column uses scalars side by side instead.
 inline int cell_lanes(int64_t inner) { return inner >= 8 && kLanes >= 8 ? 8 : inner >= 4 && kLanes >= 4 ? 4 : 2; }
 

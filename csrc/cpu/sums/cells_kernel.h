@@ -68,17 +68,8 @@ struct CellKernels {
   }
 };
 
-namespace portable {
+// For the instruction set in use.
 template <class T>
 CellKernels<T> cell_kernels(Reduction reduction, bool include_self);
-}
-namespace avx2 {
-template <class T>
-CellKernels<T> cell_kernels(Reduction reduction, bool include_self);
-}
-namespace avx512 {
-template <class T>
-CellKernels<T> cell_kernels(Reduction reduction, bool include_self);
-}
 
 }  // namespace reprocuda::cpu

@@ -26,7 +26,7 @@ class ElementBins {
  public:
   ElementBins(const ElementAccumulation& problem, const ElementKeys& keys, FirstStage first_stage, int max_workers)
       : problem_(problem), source_(keys, problem.complex_pairs), first_stage_(first_stage),
-        kernels_(select_cell_kernels<T>(problem.reduction, problem.include_self)),
+        kernels_(cell_kernels<T>(problem.reduction, problem.include_self)),
         outputs_(problem.num_out * (problem.complex_pairs ? 2 : 1)), flagged_(outputs_, 1) {
     doubles_ = set_doubles(kernels_.cell_doubles(1) * outputs_);
     const int64_t most = kSetsBytes / (doubles_ * static_cast<int64_t>(sizeof(double)));
@@ -105,7 +105,7 @@ void sum_independent_rows(const ElementAccumulation& problem, const ElementKeys&
   const int64_t targets = problem.dim_size;
   const int64_t length = keys.size(keys.ndim() - 1);
   const int64_t num_rows = problem.num_elements / length;
-  const CellKernels<T> kernel = select_cell_kernels<T>(problem.reduction, problem.include_self);
+  const CellKernels<T> kernel = cell_kernels<T>(problem.reduction, problem.include_self);
   const int64_t doubles = set_doubles(kernel.cell_doubles(1) * targets);
   const int workers = std::min(workers_for(problem.num_elements, kElementsPerWorker), max_workers);
   const int64_t per_task = std::max<int64_t>(1, kElementsPerWorker / 4 / (length + targets));

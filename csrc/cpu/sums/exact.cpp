@@ -10,7 +10,6 @@
 #include "../parallel.h"
 #include "../workspace.h"
 #include "exact_format.h"
-#include "select_kernels.h"
 
 namespace reprocuda::cpu {
 namespace {
@@ -56,7 +55,7 @@ bool by_vector(const int32_t* columns, int64_t count) {
 
 template <class T, class Position>
 const RowsKernels<T, Position>& kernels() {
-  static const auto selected = select_kernels([](auto isa) { return isa.template rows<T, Position>(Reduction::kSum); });
+  static const auto selected = rows_kernels<T, Position>(Reduction::kSum);
   return selected;
 }
 

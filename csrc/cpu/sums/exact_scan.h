@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "../../numerics/exact_product.h"
+#include "../../numerics/pair_sum.h"
 #include "../parallel.h"
 #include "../workspace.h"
 #include "exact_format.h"
-#include "pair_sum.h"
 #include "stages.h"
 
 namespace reprocuda::cpu {

@@ -7,7 +7,6 @@
 
 #include "../index_checks.h"
 #include "../parallel.h"
-#include "../vectors/isa.h"
 #include "../workspace.h"
 #include "fixed_bins_kernel.h"
 
@@ -23,16 +22,6 @@ constexpr int64_t kMostRows = int64_t{1} << 40;     // leaves the higher parts 2
 constexpr int64_t kSamples = 256;                   // so few cost nothing; a wrong guess costs one pass
 constexpr int kRoomAboveSamples = 6;  // bits by which the largest number may exceed the largest sample
 constexpr int64_t kPadding = 24;      // words: the last cells are read in a whole vector, and no set starts where another does
-
-FixedBinsKernels select_fixed_bins() {
-  switch (selected_isa()) {
-#if defined(__x86_64__)
-    case Isa::kAvx512: return avx512::fixed_bins_kernels();
-    case Isa::kAvx2: return avx2::fixed_bins_kernels();
-#endif
-    default: return portable::fixed_bins_kernels();
-  }
-}
 
 // The window for numbers like the samples: below the largest, as many bits as the cells have room for.
 std::optional<FixedWindow> window_of(const Accumulation& problem) {
@@ -59,7 +48,7 @@ template <class Index>
 class FixedBins {
  public:
   FixedBins(const Accumulation& problem, const Index* index, const FixedWindow& window)
-      : p_(problem), index_(index), window_(window), kernels_(select_fixed_bins()) {
+      : p_(problem), index_(index), window_(window), kernels_(fixed_bins_kernels()) {
     stride_ = static_cast<int64_t>(round_up(2 * p_.num_targets, 8)) + kPadding;
     const int64_t most = kSetsBytes / (stride_ * static_cast<int64_t>(sizeof(int64_t)));
     workers_ = static_cast<int>(std::clamp<int64_t>(most, 1, workers_for(p_.num_rows, kElementsPerWorker)));

@@ -130,6 +130,6 @@ inline void finish_fixed(const FixedWindow& window, const int64_t* sets, int64_t
   }
 }
 
-FixedBinsKernels fixed_bins_kernels() {
+FixedBinsKernels fixed_bins_kernels(InstructionSet) {
   return {&start_fixed, &add_fixed<int32_t>, &add_fixed<int64_t>, &normalize_fixed, &finish_fixed};
 }

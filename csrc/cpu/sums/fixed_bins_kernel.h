@@ -42,14 +42,7 @@ struct FixedBinsKernels {
   }
 };
 
-namespace portable {
+// For the instruction set in use.
 FixedBinsKernels fixed_bins_kernels();
-}
-namespace avx2 {
-FixedBinsKernels fixed_bins_kernels();
-}
-namespace avx512 {
-FixedBinsKernels fixed_bins_kernels();
-}
 
 }  // namespace reprocuda::cpu

@@ -4,3 +4,11 @@
 
 #define REPROCUDA_KERNELS "cpu/sums/fixed_bins.inl"
 #include "../vectors/every_isa.inl"
+
+namespace reprocuda::cpu {
+
+FixedBinsKernels fixed_bins_kernels() {
+  return with_isa([](auto isa) { return fixed_bins_kernels(isa); });
+}
+
+}  // namespace reprocuda::cpu

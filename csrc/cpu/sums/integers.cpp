@@ -4,9 +4,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "../index_checks.h"
 #include "../parallel.h"
 #include "../workspace.h"
-#include "accumulate.h"
 #include "element_keys.h"
 #include "outputs.h"
 

@@ -1,5 +1,5 @@
 // The vector kernels for x86-64 processors with AVX2, FMA and F16C.
-#include "../vectors/kernel_includes.h"
+#include "sums_kernel_includes.h"
 
 #if defined(__x86_64__)
 #pragma GCC push_options
@@ -8,17 +8,7 @@ namespace reprocuda::cpu::avx2 {
 
 inline constexpr int kLanes = 4;
 
-#include "../vectors/lanes.inl"
-#include "reducers.inl"
-#include "keyed.inl"
-#include "cells.inl"
-#include "reduced_cells.inl"
-#include "rows_kernel.inl"
-#include "rows_single.inl"
-#include "pairs.inl"
-#include "binned.inl"
-#include "rows_entry.inl"
-#include "../fingerprint/fingerprint.inl"
+#include "kernels.inl"
 
 }  // namespace reprocuda::cpu::avx2
 #pragma GCC pop_options

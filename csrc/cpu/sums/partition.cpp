@@ -26,7 +26,7 @@ template <class T, class Source>
 class PartitionDriver {
  public:
   PartitionDriver(const PartitionProblem<T>& problem, const Source& source)
-      : problem_(problem), source_(source), kernels_(select_cell_kernels<T>(problem.reduction, problem.include_self)) {
+      : problem_(problem), source_(source), kernels_(cell_kernels<T>(problem.reduction, problem.include_self)) {
     workers_ = std::min(workers_for(problem.num_elements, kElementsPerWorker), problem.max_workers);
     const int bits = std::bit_width(static_cast<uint64_t>(problem.num_targets - 1));
     const int range_bits = std::bit_width(static_cast<uint64_t>(kRangeTargets)) - 1;

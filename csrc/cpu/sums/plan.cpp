@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "../index_checks.h"
 #include "../parallel.h"
-#include "accumulate.h"
 
 namespace reprocuda::cpu {
 namespace {

@@ -40,4 +40,13 @@ OwnedGrouping<Position> group_rows(const Index* index, int64_t num_rows, int64_t
 template <class Index>
 int64_t group_rows_into(const Index* index, int64_t num_rows, int64_t num_targets, int64_t* permutation, int64_t* offsets);
 
+// The same by an index of either type, for a SegmentPlan; then the outputs are unspecified.
+int64_t build_plan(
+    const void* index,        // [num_rows] int32 or int64
+    bool index_is_int64,
+    int64_t num_rows,
+    int64_t num_targets,
+    int64_t* permutation,     // [num_rows]
+    int64_t* offsets);        // [num_targets + 1]
+
 }  // namespace reprocuda::cpu

@@ -207,7 +207,7 @@ CellKernels<T> reduced_cell_kernels() {
 
 // `self` is left out of a plain sum by `include_self` alone; its own cells cannot do that.
 template <class T>
-CellKernels<T> cell_kernels(Reduction reduction, bool include_self) {
+CellKernels<T> cell_kernels(InstructionSet, Reduction reduction, bool include_self) {
   switch (reduction) {
     case Reduction::kMean: return reduced_cell_kernels<Averaging, T>();
     case Reduction::kProd: return reduced_cell_kernels<Multiplying, T>();
@@ -218,7 +218,7 @@ CellKernels<T> cell_kernels(Reduction reduction, bool include_self) {
   return include_self ? sum_cell_kernels<T>() : reduced_cell_kernels<Summing, T>();
 }
 
-template CellKernels<float> cell_kernels(Reduction, bool);
-template CellKernels<double> cell_kernels(Reduction, bool);
-template CellKernels<Half> cell_kernels(Reduction, bool);
-template CellKernels<BFloat16> cell_kernels(Reduction, bool);
+template CellKernels<float> cell_kernels(InstructionSet, Reduction, bool);
+template CellKernels<double> cell_kernels(InstructionSet, Reduction, bool);
+template CellKernels<Half> cell_kernels(InstructionSet, Reduction, bool);
+template CellKernels<BFloat16> cell_kernels(InstructionSet, Reduction, bool);

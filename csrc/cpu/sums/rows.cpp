@@ -12,7 +12,6 @@
 #include "../workspace.h"
 #include "exact.h"
 #include "outputs.h"
-#include "select_kernels.h"
 
 namespace reprocuda::cpu {
 namespace {
@@ -28,7 +27,8 @@ template <class T, class Position>
 class RowsDriver {
  public:
   RowsDriver(const Accumulation& problem, const Grouping<Position>& grouping, FirstStage first_stage)
-      : problem_(problem), grouping_(grouping), first_stage_(first_stage), kernels_(select_kernels([&](auto isa) { return isa.template rows<T, Position>(problem.reduction); })) {
+      : problem_(problem), grouping_(grouping), first_stage_(first_stage),
+        kernels_(rows_kernels<T, Position>(problem.reduction)) {
     const int64_t elements = problem.outer * (grouping.num_rows + grouping.num_segments) * problem.inner;
     workers_ = workers_for(elements, kElementsPerWorker);
     plan_tiles();

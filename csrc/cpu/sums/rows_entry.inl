@@ -81,7 +81,7 @@ RowsKernels<T, Position> rows_kernels_of() {
 }
 
 template <class T, class Position>
-RowsKernels<T, Position> rows_kernels(Reduction reduction) {
+RowsKernels<T, Position> rows_kernels(InstructionSet, Reduction reduction) {
   switch (reduction) {
     case Reduction::kProd: return rows_kernels_of<Multiplying, T, Position>();
     case Reduction::kAmax: return rows_kernels_of<Extreme<false>, T, Position>();
@@ -92,11 +92,11 @@ RowsKernels<T, Position> rows_kernels(Reduction reduction) {
   return rows_kernels_of<Summing, T, Position>();
 }
 
-template RowsKernels<float, int32_t> rows_kernels(Reduction);
-template RowsKernels<float, int64_t> rows_kernels(Reduction);
-template RowsKernels<double, int32_t> rows_kernels(Reduction);
-template RowsKernels<double, int64_t> rows_kernels(Reduction);
-template RowsKernels<Half, int32_t> rows_kernels(Reduction);
-template RowsKernels<Half, int64_t> rows_kernels(Reduction);
-template RowsKernels<BFloat16, int32_t> rows_kernels(Reduction);
-template RowsKernels<BFloat16, int64_t> rows_kernels(Reduction);
+template RowsKernels<float, int32_t> rows_kernels(InstructionSet, Reduction);
+template RowsKernels<float, int64_t> rows_kernels(InstructionSet, Reduction);
+template RowsKernels<double, int32_t> rows_kernels(InstructionSet, Reduction);
+template RowsKernels<double, int64_t> rows_kernels(InstructionSet, Reduction);
+template RowsKernels<Half, int32_t> rows_kernels(InstructionSet, Reduction);
+template RowsKernels<Half, int64_t> rows_kernels(InstructionSet, Reduction);
+template RowsKernels<BFloat16, int32_t> rows_kernels(InstructionSet, Reduction);
+template RowsKernels<BFloat16, int64_t> rows_kernels(InstructionSet, Reduction);

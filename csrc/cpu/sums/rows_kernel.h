@@ -97,18 +97,8 @@ struct RowsKernels {
                       uint32_t* flags);
 };
 
-// The kernels of each instruction set.
-namespace portable {
+// For the instruction set in use.
 template <class T, class Position>
 RowsKernels<T, Position> rows_kernels(Reduction reduction);
-}
-namespace avx2 {
-template <class T, class Position>
-RowsKernels<T, Position> rows_kernels(Reduction reduction);
-}
-namespace avx512 {
-template <class T, class Position>
-RowsKernels<T, Position> rows_kernels(Reduction reduction);
-}
 
 }  // namespace reprocuda::cpu

@@ -1,6 +1,5 @@
 // Compiles the kernel source that REPROCUDA_KERNELS names once for every instruction set, each in its namespace and under its
 // target options: for families whose kernels are small enough for one file.
-#include "../../numerics/elementary.h"
 #include "kernel_includes.h"
 
 // The lanes are in namespaces of their own: every file that includes them compiles them for itself.

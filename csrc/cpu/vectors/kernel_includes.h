@@ -16,10 +16,7 @@
 #endif
 
 #include "../../numerics/double_double.h"
+#include "../../numerics/elementary.h"
 #include "../../numerics/interval.h"
 #include "../../numerics/product.h"
-#include "../fingerprint/fingerprint_kernel.h"
-#include "../sums/binned_sum.h"
-#include "../sums/cells_kernel.h"
-#include "../sums/exact.h"
-#include "../sums/rows_kernel.h"
+#include "isa.h"

@@ -376,15 +376,3 @@ struct LanesOf<double, L> {
 };
 template <class T, int L>
 using Lanes = typename LanesOf<T, L>::type;
-
-// Adds alpha * row for L columns that start at a real part. A complex product is four real ones, each a contribution.
-template <class T, int L>
-inline void add_contributions(Lanes<T, L>& sum, const T* row, const Alpha& alpha, bool complex_pairs) {
-  const Doubles<L> x = load<L>(row);
-  if (alpha.is_one) return sum.add(x);
-  sum.add_product(broadcast<L>(alpha.real), x);
-  if (!complex_pairs) return;
-  Doubles<L> crossed = broadcast<L>(alpha.imag);
-  for (int lane = 0; lane < L; lane += 2) crossed[lane] = -alpha.imag;
-  sum.add_product(crossed, swap_pairs<L>(x));
-}

@@ -6,13 +6,13 @@
 // overflows. Needs round-to-nearest, FTZ and DAZ off, and no contraction. `sum` is -0 if and only if every contribution is.
 #pragma once
 
-#include "../../numerics/double_double.h"
+#include "double_double.h"
 
-namespace reprocuda::cpu {
+namespace reprocuda {
 
 // head.sum + head.error, a two-sum, in 53 bits of which the last is set where bits behind were cut off: enough to round
 // it once more, to a format that is at least two bits shorter.
-inline double round_to_odd(TwoSum head) {
+REPROCUDA_HD double round_to_odd(TwoSum head) {
   const uint64_t bits = bits_of(head.sum);
   const uint64_t outward = 1 - 2 * ((bits ^ bits_of(head.error)) >> 63);
   const uint64_t moves = ~bits & static_cast<uint64_t>(!is_zero(head.error));  // no branch: no guess would be right
@@ -52,4 +52,4 @@ struct PairSum {
   }
 };
 
-}  // namespace reprocuda::cpu
+}  // namespace reprocuda
