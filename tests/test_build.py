@@ -1,5 +1,6 @@
 """The libraries keep their promises to the loader: any torch from 2.11, any Python from 3.10, with or without CUDA."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -44,6 +45,17 @@ def test_undefined_symbols_are_the_stable_abi_only(library):
 @pytest.mark.parametrize("symbol", ["_ZN2at6Tensor4sumEv", "_ZN3c1010TensorImplC2Ev", "cudaMalloc", "omp_get_wtime"])
 def test_symbol_rule_bites(symbol):
     assert not any(re.fullmatch(pattern, symbol) for pattern in ALLOWED)
+
+
+@pytest.mark.parametrize(("isa", "is_known"), [("", True), ("portable", True), ("AVX2", False), ("sse", False)])
+def test_instruction_set_is_one_that_we_know(isa, is_known):
+    environment = {**os.environ, "REPROCUDA_CPU_ISA": isa, "PYTHONPATH": str(PACKAGE.parent)}
+    command = [sys.executable, "-c", "import reprocuda"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (run.returncode == 0) == is_known, run.stderr
+    if not is_known:
+        message = f"ValueError: REPROCUDA_CPU_ISA must be portable, avx2 or avx512, not '{isa}'"
+        assert run.stderr.splitlines()[-1] == message
 
 
 def test_build_info_says_what_and_why():

@@ -1,6 +1,4 @@
-// The library's door: the Python module that loads it, and every operator's schema. Kernels join from csrc/cpu and csrc/cuda.
-#include <Python.h>
-
+// Every operator's schema. Kernels join from csrc/cpu and csrc/cuda.
 #include "elementary.h"
 #include "embedding.h"
 #include "embedding_bag.h"
@@ -14,12 +12,6 @@
 #include "scan.h"
 #include "scatter_add.h"
 #include "segment.h"
-
-// An importable module without contents: importing it runs the static initialisers below.
-extern "C" PyMODINIT_FUNC PyInit__C() {
-  static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
-  return PyModule_Create(&module);
-}
 
 namespace reprocuda {
 

@@ -1,7 +1,8 @@
 #include "isa.h"
 
 #include <cstdlib>
-#include <string_view>
+#include <stdexcept>
+#include <string>
 
 namespace reprocuda::cpu {
 namespace {
@@ -19,10 +20,11 @@ Isa widest_isa() {
 
 Isa requested_isa() {
   const char* name = std::getenv("REPROCUDA_CPU_ISA");
-  const std::string_view request = name == nullptr ? "" : name;
+  const std::string request = name == nullptr ? "" : name;
   if (request == "portable") return Isa::kPortable;
   if (request == "avx2") return Isa::kAvx2;
-  return Isa::kAvx512;
+  if (request == "avx512" || request.empty()) return Isa::kAvx512;
+  throw std::invalid_argument("REPROCUDA_CPU_ISA must be portable, avx2 or avx512, not '" + request + "'");
 }
 
 }  // namespace

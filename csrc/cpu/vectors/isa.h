@@ -18,7 +18,8 @@ struct InstructionSet {};
 
 enum class Isa { kPortable, kAvx2, kAvx512 };
 
-// The widest set that this processor offers, or the narrower one named by REPROCUDA_CPU_ISA (portable, avx2, avx512).
+// The widest set that this processor offers, or the narrower one named by REPROCUDA_CPU_ISA (portable, avx2, avx512). The first
+// call, which is made when the library is loaded, throws std::invalid_argument for any other name.
 Isa selected_isa();
 
 // function(tag) for the set in use.
