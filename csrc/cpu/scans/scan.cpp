@@ -1,8 +1,12 @@
 #include "scan.h"
 
-#include "scan_runs.h"
+#include <algorithm>
+#include <vector>
+
+#include "scan_driver.h"
 
 namespace reprocuda::cpu {
+namespace scans {
 namespace {
 
 constexpr int64_t kMostAtOnce = 1 << 16;  // elements of a quick attempt
@@ -105,7 +109,7 @@ template <class T>
 void scan_exactly(const Scan& problem) {
   if (problem.length == 1) return scan_single<T>(problem);
   // Few columns do not fill vectors, and neither cut one long slice up.
-  if (problem.inner <= kMostParts && problem.inner != scan_kernels<T>(1).lanes) return Runs<T>(problem).scan();
+  if (problem.inner <= kMostParts && problem.inner != scan_kernels<T>(1).lanes) return scan_runs<T>(problem);
   Columns<T>(problem).scan();
 }
 
@@ -152,19 +156,20 @@ void scan_integers(const Scan& problem) {
 }
 
 }  // namespace
+}  // namespace scans
 
 void scan(const Scan& problem) {
   if (problem.outer * problem.length * problem.inner == 0) return;
   switch (problem.dtype) {
     case Dtype::kUInt8:
-    case Dtype::kInt8: return scan_integers<uint8_t>(problem);
-    case Dtype::kInt16: return scan_integers<uint16_t>(problem);
-    case Dtype::kInt32: return scan_integers<uint32_t>(problem);
-    case Dtype::kInt64: return scan_integers<uint64_t>(problem);
-    case Dtype::kFloat16: return scan_exactly<Half>(problem);
-    case Dtype::kBFloat16: return scan_exactly<BFloat16>(problem);
-    case Dtype::kFloat32: return scan_exactly<float>(problem);
-    case Dtype::kFloat64: return scan_exactly<double>(problem);
+    case Dtype::kInt8: return scans::scan_integers<uint8_t>(problem);
+    case Dtype::kInt16: return scans::scan_integers<uint16_t>(problem);
+    case Dtype::kInt32: return scans::scan_integers<uint32_t>(problem);
+    case Dtype::kInt64: return scans::scan_integers<uint64_t>(problem);
+    case Dtype::kFloat16: return scans::scan_exactly<Half>(problem);
+    case Dtype::kBFloat16: return scans::scan_exactly<BFloat16>(problem);
+    case Dtype::kFloat32: return scans::scan_exactly<float>(problem);
+    case Dtype::kFloat64: return scans::scan_exactly<double>(problem);
     case Dtype::kBool: return;
   }
 }

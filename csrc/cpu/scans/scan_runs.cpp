@@ -1,57 +1,20 @@
-// Prefix sums of contiguous slices, in which several sums may take turns, and what all floating-point prefix sums of the CPU
-// share.
-#pragma once
-
+// Prefix sums of contiguous slices, in which several sums may take turns.
 #include <algorithm>
 #include <atomic>
 #include <type_traits>
 #include <vector>
 
 #include "../../numerics/pair_sum.h"
-#include "../../numerics/running_sum.h"
-#include "../../scan.h"
-#include "../inexact.h"
-#include "../shares.h"
-#include "scan_kernel.h"
+#include "scan_driver.h"
 
-namespace reprocuda::cpu {
+namespace reprocuda::cpu::scans {
+namespace {
 
-inline constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
-inline constexpr int64_t kMostAdds = int64_t{1} << 29;  // between two normalisations; numerics/exact_sum.h allows twice as many
-inline constexpr int64_t kSmallestPiece = 64;           // elements of a sum; shorter pieces cost more to begin than to scan
-inline constexpr int64_t kSegment = 1024;               // elements that are redone together, or not at all
-inline constexpr int64_t kBatch = 1 << 12;              // elements of a task, at least
-inline constexpr int kMostFailures = 2;                 // quick attempts of a worker that lost a bit until it makes no more
+constexpr int64_t kMostAdds = int64_t{1} << 29;  // between two normalisations; numerics/exact_sum.h allows twice as many
+constexpr int64_t kSmallestPiece = 64;           // elements of a sum; shorter pieces cost more to begin than to scan
+constexpr int64_t kSegment = 1024;               // elements that are redone together, or not at all
 
-template <class T>
-using FormatOf = std::conditional_t<std::is_same_v<T, double>, Fp64Terms, Fp32Terms>;
-template <class T>
-using Accumulator = ExactAccumulator<FormatOf<T>>;
-
-// Runs a quick kernel and returns whether what it stored is right. `failures` counts the others; at kMostFailures nothing runs.
-template <class T, class Kernel>
-bool succeeds_quickly(int& failures, Kernel&& kernel) {
-  if (failures >= kMostFailures) return false;
-  const RoundingScope environment(RoundingMode::kNearest);
-  clear_inexact();
-  if (kernel() && (std::is_same_v<T, double> || !is_inexact())) return true;
-  ++failures;
-  return false;
-}
-
-// Adds in[0], in[stride], ... to what precedes them and stores the prefixes that `is_flagged` names; what follows the
-// last of them is not read.
-template <class T, class IsFlagged>
-void store_exact(Accumulator<T>& before, const T* in, T* out, int64_t length, int64_t stride, IsFlagged&& is_flagged) {
-  while (length > 0 && !is_flagged(length - 1)) --length;
-  RunningSum<FormatOf<T>> sum(before.view());
-  for (int64_t i = 0; i < length; ++i) {
-    sum.add(to_double(in[i * stride]));
-    if (is_flagged(i)) out[i * stride] = sum.template round<T>();
-  }
-}
-
-inline bool any_flag(const uint8_t* flags, int64_t count) {
+bool any_flag(const uint8_t* flags, int64_t count) {
   return std::any_of(flags, flags + count, [](uint8_t byte) { return byte != 0; });
 }
 
@@ -280,4 +243,15 @@ class Runs {
   double empty_[kMostParts * kScanStates] = {};
 };
 
-}  // namespace reprocuda::cpu
+}  // namespace
+
+template <class T>
+void scan_runs(const Scan& problem) {
+  Runs<T>(problem).scan();
+}
+template void scan_runs<float>(const Scan&);
+template void scan_runs<double>(const Scan&);
+template void scan_runs<Half>(const Scan&);
+template void scan_runs<BFloat16>(const Scan&);
+
+}  // namespace reprocuda::cpu::scans
