@@ -10,7 +10,7 @@ import pytest
 import reprocuda.reports
 
 MODULES = [f"reports.{module.name}" for module in pkgutil.iter_modules(reprocuda.reports.__path__)]
-MODULES += ["registry", "inspection.difference"]
+MODULES += ["dispatch.registry", "inspection.difference"]
 
 
 @pytest.mark.parametrize("name", MODULES)

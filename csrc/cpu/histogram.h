@@ -4,7 +4,7 @@
 // counts are integers. Cost: one read of the points; of counts, one set of them for each worker.
 #pragma once
 
-#include "../histogram.h"
+#include "../problems/histogram.h"
 
 namespace reprocuda::cpu {
 

@@ -6,7 +6,7 @@
 // long rows, two and more for each target, two reads of the index and the last row of each target alone; 4 bytes a row.
 #pragma once
 
-#include "../problem.h"
+#include "../problems/overwrite.h"
 
 namespace reprocuda::cpu {
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "../problem.h"
+#include "../problems/accumulation.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

@@ -1,7 +1,7 @@
 // Embedding bags on the device.
 #pragma once
 
-#include "../bags.h"
+#include "../problems/bags.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

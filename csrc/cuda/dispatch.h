@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "../kernels/element.cuh"
-#include "../problem.h"
+#include "../numerics/dtype.h"
 
 namespace reprocuda::cuda {
 

@@ -1,7 +1,7 @@
 // exp and log on the device.
 #pragma once
 
-#include "../elementary.h"
+#include "../problems/elementary.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

@@ -1,7 +1,7 @@
 // An extremum with its position, on the device.
 #pragma once
 
-#include "../extremum.h"
+#include "../problems/extremum.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

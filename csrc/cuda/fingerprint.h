@@ -1,7 +1,7 @@
 // The fingerprint of a tensor's bits, on the device.
 #pragma once
 
-#include "../problem.h"
+#include "../problems/fingerprint.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

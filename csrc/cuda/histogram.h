@@ -1,7 +1,7 @@
 // Histograms on the device.
 #pragma once
 
-#include "../histogram.h"
+#include "../problems/histogram.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

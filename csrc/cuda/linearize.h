@@ -1,7 +1,7 @@
 // Several index tensors to one row number, on the device.
 #pragma once
 
-#include "../problem.h"
+#include "../problems/linearization.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

@@ -6,7 +6,7 @@
 
 #include "../kernels/fixed_point_compose.cuh"
 #include "../kernels/keys.cuh"
-#include "../problem.h"
+#include "../problems/accumulation.h"
 #include "context.h"
 #include "grid.h"
 

@@ -1,7 +1,7 @@
 // Plain writes through an index, on the device.
 #pragma once
 
-#include "../problem.h"
+#include "../problems/overwrite.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

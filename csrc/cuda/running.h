@@ -1,7 +1,7 @@
 // Running products and log-sum-exps on the device.
 #pragma once
 
-#include "../running.h"
+#include "../problems/running.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

@@ -2,7 +2,7 @@
 // for, safe inside a CUDA graph; the kernels that are launched depend on the shape alone.
 #pragma once
 
-#include "../scan.h"
+#include "../problems/scan.h"
 #include "context.h"
 
 namespace reprocuda::cuda {

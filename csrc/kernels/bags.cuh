@@ -8,7 +8,7 @@
 // Cost: one read of every row named; log2(walkers) barriers a bag.
 #pragma once
 
-#include "../bags.h"
+#include "../problems/bags.h"
 #include "../numerics/ordered.h"
 #include "exact_column.cuh"
 

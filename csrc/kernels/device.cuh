@@ -1,5 +1,5 @@
 // The one place that knows which CUDA a kernel is compiled for: the real one, or the emulation that runs kernels on a CPU
-// under chosen schedules. Kernels include this, csrc/numerics and csrc/problem.h, nothing else.
+// under chosen schedules. Kernels include this, csrc/numerics and csrc/problems, nothing else.
 //
 // Rules that make a kernel run in both: dynamic shared memory by dynamic_shared<T>(); an explicit __syncwarp where lanes
 // exchange data through memory; every lane named in a mask takes part, so no early return before a full-mask collective;

@@ -9,7 +9,7 @@
 
 #include "../numerics/double_double.h"
 #include "../numerics/interval.h"
-#include "../problem.h"
+#include "../problems/accumulation.h"
 #include "device.cuh"
 
 namespace reprocuda {

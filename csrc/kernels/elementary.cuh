@@ -4,7 +4,7 @@
 // Cost: one pass, some 40 float64 operations an element; one launch.
 #pragma once
 
-#include "../elementary.h"
+#include "../problems/elementary.h"
 #include "../numerics/rounding.h"
 #include "device.cuh"
 

@@ -11,7 +11,7 @@
 // output of narrow numbers with 2^32 - 1 rows and more.
 #pragma once
 
-#include "../extremum.h"
+#include "../problems/extremum.h"
 #include "words.cuh"
 
 namespace reprocuda {

@@ -9,7 +9,7 @@
 //           element by element.
 #pragma once
 
-#include "../problem.h"
+#include "../problems/fingerprint.h"
 #include "device.cuh"
 
 namespace reprocuda {

@@ -11,7 +11,7 @@
 
 #include <cstdio>
 
-#include "../problem.h"
+#include "../problems/accumulation.h"
 #include "device.cuh"
 
 namespace reprocuda {

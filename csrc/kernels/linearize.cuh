@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "../problem.h"
+#include "../problems/linearization.h"
 #include "device.cuh"
 
 namespace reprocuda {

@@ -9,6 +9,7 @@
 // 2^32 - 1 coordinates). A slot that already holds more is only read.
 #pragma once
 
+#include "../problems/overwrite.h"
 #include "keys.cuh"
 
 namespace reprocuda {

@@ -12,7 +12,7 @@
 
 #include "../numerics/rounding.h"
 #include "../numerics/running.h"
-#include "../running.h"
+#include "../problems/running.h"
 #include "device.cuh"
 
 namespace reprocuda {

@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "../histogram.h"
+#include "../problems/histogram.h"
 #include "half.h"
 #include "rounding.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "../problem.h"
+#include "dtype.h"
 #include "config.h"
 
 namespace reprocuda {

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "../numerics/rounding.h"
+#include "../problems/accumulation.h"
 #include "tensor.h"
 
 namespace reprocuda {

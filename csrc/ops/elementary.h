@@ -1,7 +1,7 @@
 // exp, log and sqrt of every element, with the same bits on every device (numerics/elementary.h).
 #pragma once
 
-#include "../elementary.h"
+#include "../problems/elementary.h"
 #include "tensor.h"
 
 namespace reprocuda {

@@ -2,7 +2,7 @@
 // derivatives are the same sums with rows and bags exchanged, and products of row by row.
 #pragma once
 
-#include "../bags.h"
+#include "../problems/bags.h"
 #include "segment.h"
 
 namespace reprocuda {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "../extremum.h"
+#include "../problems/extremum.h"
 #include "index_add.h"
 
 namespace reprocuda {

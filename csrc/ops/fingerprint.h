@@ -4,6 +4,7 @@
 // arrives here resolved: torch's own fallback for those keys has copied it.
 #pragma once
 
+#include "../problems/fingerprint.h"
 #include "tensor.h"
 
 namespace reprocuda {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "check.h"
-#include "../problem.h"
+#include "../problems/accumulation.h"
 
 namespace reprocuda {
 

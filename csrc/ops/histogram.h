@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "../histogram.h"
+#include "../problems/histogram.h"
 #include "tensor.h"
 #include "text.h"
 

@@ -3,6 +3,7 @@
 // The indexed dimensions are seen as one; where they are neighbours that needs no copy. Negative indices count from the end.
 #pragma once
 
+#include "../problems/linearization.h"
 #include "accumulate.h"
 #include "touched_rows.h"
 

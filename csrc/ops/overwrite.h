@@ -4,6 +4,7 @@
 // Bits are copied, so every dtype of plain memory is served, and the target may have any strides: it is never copied.
 #pragma once
 
+#include "../problems/overwrite.h"
 #include "accumulate.h"
 #include "index_put.h"
 #include "scatter_add.h"

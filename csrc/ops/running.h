@@ -1,7 +1,7 @@
 // cumprod and logcumsumexp: what precedes and includes every element along a dimension, in one order on every device.
 #pragma once
 
-#include "../running.h"
+#include "../problems/running.h"
 #include "tensor.h"
 
 namespace reprocuda {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "check.h"
-#include "../problem.h"
+#include "../numerics/dtype.h"
 
 namespace reprocuda {
 

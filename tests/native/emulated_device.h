@@ -12,7 +12,7 @@
 #include "cuda/context.h"
 #include "emulation/api.h"
 #include "emulation/guarded_memory.h"
-#include "problem.h"
+#include "numerics/dtype.h"
 
 namespace reprocuda::testing {
 

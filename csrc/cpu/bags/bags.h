@@ -4,7 +4,7 @@
 // Cost: one read of every row named; what plain, interval or compensated sums do not prove is summed again as integers.
 #pragma once
 
-#include "../../bags.h"
+#include "../../problems/bags.h"
 
 namespace reprocuda::cpu {
 

@@ -1,7 +1,7 @@
 // exp and log on the CPU.
 #pragma once
 
-#include "../../elementary.h"
+#include "../../problems/elementary.h"
 
 namespace reprocuda::cpu {
 

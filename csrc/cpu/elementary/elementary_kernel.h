@@ -1,7 +1,7 @@
 // exp, log and sqrt for every instruction set. They run in round-to-nearest with subnormals kept.
 #pragma once
 
-#include "../../elementary.h"
+#include "../../problems/elementary.h"
 
 namespace reprocuda::cpu {
 

@@ -6,7 +6,7 @@
 // targets that the work is cut into, without memory where numbers have at most 32 bits: the positions' own holds both.
 #pragma once
 
-#include "../../extremum.h"
+#include "../../problems/extremum.h"
 
 namespace reprocuda::cpu {
 

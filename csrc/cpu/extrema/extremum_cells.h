@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../../extremum.h"
+#include "../../problems/extremum.h"
 
 namespace reprocuda::cpu {
 

@@ -1,7 +1,7 @@
 // The fingerprint of a tensor's bits, on the CPU.
 #pragma once
 
-#include "../../problem.h"
+#include "../../problems/fingerprint.h"
 
 namespace reprocuda::cpu {
 

@@ -1,7 +1,7 @@
 // Running products and log-sum-exps on the CPU.
 #pragma once
 
-#include "../../running.h"
+#include "../../problems/running.h"
 
 namespace reprocuda::cpu {
 

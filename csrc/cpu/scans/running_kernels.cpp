@@ -1,5 +1,5 @@
 // Running products and log-sum-exps for every instruction set.
-#include "../../elementary.h"
+#include "../../problems/elementary.h"
 #include "running_kernel.h"
 
 #define REPROCUDA_KERNELS "cpu/scans/running.inl"

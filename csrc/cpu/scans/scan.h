@@ -1,7 +1,7 @@
 // Prefix sums along one dimension.
 #pragma once
 
-#include "../../scan.h"
+#include "../../problems/scan.h"
 
 namespace reprocuda::cpu {
 

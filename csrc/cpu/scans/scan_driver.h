@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "../../numerics/running_sum.h"
-#include "../../scan.h"
+#include "../../problems/scan.h"
 #include "../inexact.h"
 #include "../shares.h"
 #include "scan_kernel.h"

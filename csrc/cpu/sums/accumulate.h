@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 #include "stages.h"
 
 namespace reprocuda::cpu {

@@ -1,7 +1,7 @@
 // Private bins: every worker adds rows to cells of its own for all targets, in the order in which they come.
 #pragma once
 
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 #include "stages.h"
 
 namespace reprocuda::cpu {

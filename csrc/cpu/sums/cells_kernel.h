@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "../../numerics/half.h"
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 #include "stages.h"
 
 namespace reprocuda::cpu {

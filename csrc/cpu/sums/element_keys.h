@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 #include "../index_checks.h"
 
 namespace reprocuda::cpu {

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "../../numerics/exact_sum.h"
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 #include "binned_sum.h"
 
 namespace reprocuda::cpu {

@@ -10,7 +10,7 @@
 
 #include <optional>
 
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 
 namespace reprocuda::cpu {
 

@@ -1,7 +1,7 @@
 // Integers wrap around and bools are OR-ed: order-free already, so nothing but speed is at stake.
 #pragma once
 
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 
 namespace reprocuda::cpu {
 

@@ -1,7 +1,7 @@
 // Several index tensors to one row number, on the CPU.
 #pragma once
 
-#include "../../problem.h"
+#include "../../problems/linearization.h"
 
 namespace reprocuda::cpu {
 

@@ -1,7 +1,7 @@
 // Targets that nothing is added to: they keep `self` bit for bit, or become zero.
 #pragma once
 
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 
 namespace reprocuda::cpu {
 

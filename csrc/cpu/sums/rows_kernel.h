@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "../../numerics/half.h"
-#include "../../problem.h"
+#include "../../problems/accumulation.h"
 #include "plan.h"
 #include "stages.h"
 

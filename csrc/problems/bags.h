@@ -1,7 +1,7 @@
 // The canonical problems of embedding bags: sums and maxima of the rows that bags name, and products of row by row.
 #pragma once
 
-#include "problem.h"
+#include "../numerics/dtype.h"
 
 namespace reprocuda {
 

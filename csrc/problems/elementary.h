@@ -1,8 +1,8 @@
 // The canonical problem of exp, log and sqrt: one function of every element.
 #pragma once
 
-#include "numerics/elementary.h"
-#include "problem.h"
+#include "../numerics/dtype.h"
+#include "../numerics/elementary.h"
 
 namespace reprocuda {
 

@@ -1,7 +1,7 @@
 // The canonical problem of a maximum or minimum with its position: scatter_max and scatter_min.
 #pragma once
 
-#include "problem.h"
+#include "../numerics/dtype.h"
 
 namespace reprocuda {
 

@@ -1,7 +1,7 @@
 // The canonical problem of prefix sums along one dimension.
 #pragma once
 
-#include "problem.h"
+#include "../numerics/dtype.h"
 
 namespace reprocuda {
 

@@ -1,7 +1,7 @@
 // The canonical problem of a histogram: in which bin each point lies.
 #pragma once
 
-#include "problem.h"
+#include "../numerics/dtype.h"
 
 namespace reprocuda {
 

@@ -1,7 +1,7 @@
 // The canonical problem of running products and running log-sum-exps: cumprod and logcumsumexp.
 #pragma once
 
-#include "problem.h"
+#include "../numerics/dtype.h"
 
 namespace reprocuda {
 
