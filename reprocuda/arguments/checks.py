@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..plan import has_data
-from .transforms import transforms_active
+from .transforms import records, transforms_active
 
 
 class _Checks:
@@ -54,17 +54,29 @@ def check_range(op: str, index: Tensor, lower: int, upper: int) -> None:
     check_range_now(op, index, lower, upper)
 
 
-def check_range_first(op: str, index: Tensor, lower: int, upper: int) -> None:
+def check_range_first(
+    op: str, index: Tensor, lower: int, upper: int, error: type[Exception] = IndexError, target: str = "size {}"
+) -> None:
     """The same on the CPU too, before an operator of torch's that writes before it reports."""
-    if has_data(index) and not transforms_active() and index.numel() and (index.is_cpu or checks.on):
+    if not has_data(index) or records() or transforms_active() or index.numel() == 0:
+        return
+    if index.is_cpu or checks.on:
         lowest, highest = torch.aminmax(index)
         if int(lowest) < lower or int(highest) >= upper:
-            check_range_now(op, index, lower, upper)
+            check_range_now(op, index, lower, upper, error, target)
 
 
-def check_range_now(op: str, index: Tensor, lower: int, upper: int) -> None:
+def check_range_now(
+    op: str, index: Tensor, lower: int, upper: int, error: type[Exception] = IndexError, target: str = "size {}"
+) -> None:
+    """
+    Args:
+        op: the operator, for the message.
+        error: the class that torch raises for this operator.
+        target: what is indexed, for the message, with {} where `upper` is to stand.
+    """
     bad = ((index < lower) | (index >= upper)).flatten()
     if bad.any():
         position = int(bad.to(torch.uint8).argmax())
         value = int(index.flatten()[position])
-        raise IndexError(f"{op}(): index {value} is out of bounds for size {upper}, at position {position}")
+        raise error(f"{op}(): index {value} is out of bounds for {target.format(upper)}, at position {position}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 
 def transforms_active() -> bool:
@@ -35,6 +36,13 @@ def needs_operators(op: str) -> bool:
             "an autograd.Function there. Apply functionalize alone, or trace with make_fx without it"
         )
     return functionalize in levels
+
+
+def records() -> bool:
+    """Whether a tracer runs that has no number for an entry of a tensor: torch.jit.trace would keep it as a constant,
+    make_fx refuses to read it.
+    """
+    return torch._C._is_tracing() or get_proxy_mode() is not None
 
 
 def legacy_batched(tensor: Tensor) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import ops
 from ..arguments.alpha import Alpha
+from ..arguments.checks import check_range_first
 from .routes import Route, merge_batch
 from .sums import Where, accumulate, gather
 
@@ -82,6 +83,15 @@ class LookupRoute(Route):
         table = LookupRoute(batch * self.num_rows, -1, self.scale_grad_by_freq)
         rows = gather(table, values.flatten(0, 1), (merge_batch(indices, self.num_rows).reshape(indices.shape),))
         return without_padding(rows, indices, self.padding_idx)
+
+
+def renormalise(
+    op: str, weight: Tensor, indices: Tensor, max_norm: float, norm_type: float, error: type[Exception]
+) -> None:
+    """Scales the rows of the table that are read down to `max_norm`, as torch does, once no index is out of range."""
+    check_range_first(op, indices, 0, weight.shape[0], error, "a table of {} rows")
+    with torch.no_grad():
+        torch.embedding_renorm_(weight.detach(), indices.contiguous(), max_norm, norm_type)
 
 
 def divide_by_counts(rows: Tensor, counts: Tensor) -> Tensor:

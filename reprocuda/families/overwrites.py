@@ -35,6 +35,13 @@ def overwrite_(route: Any, base: Tensor, src: Tensor, where: Where) -> Tensor:
     )
 
 
+def source_of(input: Tensor, index: Tensor, src: Tensor | float) -> Tensor:
+    """What scatter adds or multiplies: a number is expanded, which takes no memory."""
+    if isinstance(src, Tensor):
+        return src
+    return torch.full((), src, dtype=input.dtype, device=input.device).expand(index.shape)
+
+
 def gradients(
     route: Any, grad: Tensor, base_shape: torch.Size, src_shape: torch.Size, where: Where, wanted: tuple[bool, bool]
 ) -> tuple[Tensor | None, Tensor | None]:

@@ -120,11 +120,11 @@ class RowRoute(Route):
         return taken.reshape(shape)
 
     def reduce(self, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
-        self._check(base, where)
+        self._check(base, where, "index_reduce")
         return ops.index_reduce(base, self.dim, *where, src, how.reduce, how.include_self)
 
     def reduce_(self, base: Tensor, src: Tensor, where: Where, how: How) -> None:
-        self._check(base, where)
+        self._check(base, where, "index_reduce")
         ops.index_reduce_(base, self.dim, *where, src, how.reduce, how.include_self)
 
     def batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, run: Run) -> Tensor:
@@ -208,13 +208,13 @@ class ElementRoute(Route):
         return torch.nn.functional.pad(taken, missing).reshape(shape)
 
     def reduce(self, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
-        self._check(base, where)
+        self._check(base, where, "scatter_reduce")
         if how.reduce == MEAN_BESIDE:
             return by_elements(base, self.dim, *where, src)
         return ops.scatter_reduce(base, self.dim, *where, src, how.reduce, how.include_self)
 
     def reduce_(self, base: Tensor, src: Tensor, where: Where, how: How) -> None:
-        self._check(base, where)
+        self._check(base, where, "scatter_reduce")
         if how.reduce == MEAN_BESIDE:
             base.copy_(self.reduce(base, src, where, how))
             return

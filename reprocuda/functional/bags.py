@@ -24,6 +24,7 @@ from ..families.bags import (
     reduce,
     unchecked_bags,
 )
+from ..families.lookup import renormalise
 
 _INDICES = (torch.int32, torch.int64)
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -114,19 +115,16 @@ def embedding_bag(
         include_last_offset = True
     indices = input.reshape(-1)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    if max_norm is not None:
+        renormalise("embedding_bag", weight, indices, max_norm, norm_type, RuntimeError)
     if needs_operators("embedding_bag"):
-        if max_norm is not None:
-            _renormalise(weight, indices, max_norm, norm_type)
         if sparse and weight.requires_grad and torch.is_grad_enabled():
             raise RuntimeError("embedding_bag(): sparse must be False in compiled code, which has no sparse gradients")
         values, _ = ops.embedding_bag(
             weight, indices, offsets, scale_grad_by_freq, MODES[mode], factors, include_last_offset, padding
         )
         return values
-    if max_norm is not None:
-        check_indices(indices, num_rows)
-        _renormalise(weight, indices, max_norm, norm_type)
-    elif weight.is_cuda and checks.on:
+    if weight.is_cuda and checks.on:
         check_indices(indices, num_rows)
     differentiates = needs_autograd(weight, factors)
     if padding < 0 and offsets.shape[0] > 0 and (weight.is_cuda or not differentiates):
@@ -148,11 +146,6 @@ def embedding_bag(
                 return judge("embedding_bag", reason, native, weight)
             raise error from None
     return _of_bags(weight, bags, MODES[mode], factors, scale_grad_by_freq, sparse)
-
-
-def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    with torch.no_grad():
-        torch.embedding_renorm_(weight.detach(), indices.contiguous(), max_norm, norm_type)
 
 
 def _of_bags(

@@ -19,7 +19,7 @@ from ..arguments.irregular import OVERLAP, judge, judge_in_place, overlaps_itsel
 from ..arguments.layout import laid_out_as
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_operators, transforms_active
-from ..families.overwrites import overwrite, overwrite_
+from ..families.overwrites import overwrite, overwrite_, source_of
 from ..families.reductions import is_torchs
 from ..families.routes import ElementRoute, RowRoute
 from ..plan import has_data
@@ -38,11 +38,6 @@ def _one_source(op: str, src: Tensor | Number | None, value: Number | None) -> T
 def _reduces_as_torch(input: Tensor, reduce: str | None) -> bool:
     """Products that are torch's own, whose scatter takes tensors that require a gradient; and what torch refuses."""
     return reduce not in (None, "add", "multiply") or (reduce == "multiply" and is_torchs(input, "prod"))
-
-
-def _expanded(input: Tensor, index: Tensor, value: Number) -> Tensor:
-    """`value` as a source that is added or multiplied, without memory for more than one."""
-    return torch.full((), value, dtype=input.dtype, device=input.device).expand(index.shape)
 
 
 @typed
@@ -88,11 +83,9 @@ def scatter(
     if _reduces_as_torch(input, reduce):
         return torch.scatter(input, dim, index, src, reduce=reduce, **({} if out is None else {"out": out}))
     if reduce == "add":
-        src = src if isinstance(src, Tensor) else _expanded(input, index, src)
-        return scatter_add(input, dim, index, src, out=out)
+        return scatter_add(input, dim, index, source_of(input, index, src), out=out)
     if reduce == "multiply":
-        src = src if isinstance(src, Tensor) else _expanded(input, index, src)
-        return scatter_reduce(input, dim, index, src, "prod", out=out)
+        return scatter_reduce(input, dim, index, source_of(input, index, src), "prod", out=out)
     if not isinstance(src, Tensor):  # one value: there is no order
         return torch.scatter(input, dim, index, src) if out is None else torch.scatter(input, dim, index, src, out=out)
     if out is not None:
@@ -137,10 +130,9 @@ def scatter_(
     if _reduces_as_torch(input, reduce):
         return input.scatter_(dim, index, src, reduce=reduce)
     if reduce == "add":
-        return scatter_add_(input, dim, index, src if isinstance(src, Tensor) else _expanded(input, index, src))
+        return scatter_add_(input, dim, index, source_of(input, index, src))
     if reduce == "multiply":
-        src = src if isinstance(src, Tensor) else _expanded(input, index, src)
-        return scatter_reduce_(input, dim, index, src, "prod")
+        return scatter_reduce_(input, dim, index, source_of(input, index, src), "prod")
     if not isinstance(src, Tensor):
         return input.scatter_(dim, index, src)
     if needs_operators("scatter_"):
@@ -237,6 +229,12 @@ def _named(function: str, error: IndexError) -> IndexError:
     return IndexError(re.sub(r"^(index_)?put_?\(\)", f"{function}()", str(error)))
 
 
+def _can_look(input: Tensor, dim: int, index: Tensor) -> bool:
+    """Whether torch takes this index along this dimension, where a number has one too."""
+    ndim = max(input.dim(), 1)
+    return index.dtype == torch.int64 and -ndim <= dim < ndim
+
+
 def _fills_by_points(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> bool:
     """Whether the value's gradient, a sum over all that it was written to, may be asked for; else it is torch's own."""
     has_gradient = isinstance(value, Tensor) and value.dim() == 0 and value.dtype == input.dtype
@@ -270,8 +268,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         tensor([5., 0., 5.])
     """
     if not _fills_by_points(input, dim, index, value):
-        if checks.on and index.dtype == torch.int64 and -input.dim() <= dim < input.dim():
-            check_range("index_fill", index, -input.shape[dim], input.shape[dim])
+        if checks.on and _can_look(input, dim, index):
+            size = input.shape[dim] if input.dim() else 1
+            check_range("index_fill", index, -size, size)
         return torch.index_fill(input, dim, index, value)
     try:
         return index_put(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
@@ -293,8 +292,9 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
     """
     refuse_own_overlap("index_fill_", input)
     if not _fills_by_points(input, dim, index, value):
-        if index.dtype == torch.int64 and -input.dim() <= dim < input.dim():
-            check_range_first("index_fill_", index, -input.shape[dim], input.shape[dim])
+        if _can_look(input, dim, index):
+            size = input.shape[dim] if input.dim() else 1
+            check_range_first("index_fill_", index, -size, size)
         return input.index_fill_(dim, index, value)
     try:
         return index_put_(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)

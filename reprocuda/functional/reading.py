@@ -11,16 +11,15 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..arguments.checks import check_range_first
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_operators
 from ..families import sums
 from ..families.bags import SparseLookup
-from ..families.lookup import LookupRoute, without_padding
+from ..families.lookup import LookupRoute, renormalise, without_padding
 from ..families.points import PointRoute, normalize_indices, on_device_of
 from ..families.routes import ElementRoute, PlanRoute, RowRoute
 from ..plan import SegmentPlan
-from .support import wrap_dim
+from .support import read_out, wrap_dim
 
 
 @typed
@@ -51,8 +50,13 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
         >>> x.grad
         tensor([1., 2.])
     """
-    if sparse_grad or out is not None or index.dtype not in (torch.int32, torch.int64):
-        return torch.gather(input, dim, index, sparse_grad=sparse_grad, out=out)
+    if out is not None:
+        def native(out: Tensor) -> Tensor:
+            return torch.gather(input, dim, index, sparse_grad=sparse_grad, out=out)
+
+        return read_out(native, out, index.shape, input, index)
+    if sparse_grad or index.dtype not in (torch.int32, torch.int64):
+        return torch.gather(input, dim, index, sparse_grad=sparse_grad)
     if needs_operators("gather"):
         return ops.gather(input, dim, index)
     return sums.gather(ElementRoute(wrap_dim(dim, input.dim())), input, (index,))
@@ -88,7 +92,11 @@ def index_select(input: Tensor, dim: int, index: Tensor | SegmentPlan, *, out: T
     """
     planned = isinstance(index, SegmentPlan)
     if out is not None:
-        return torch.index_select(input, dim, index.targets if planned else index, out=out)
+        rows = index.targets if planned else index
+        shape = list(input.shape)
+        if -len(shape) <= dim < len(shape):
+            shape[dim] = rows.numel()
+        return read_out(lambda out: torch.index_select(input, dim, rows, out=out), out, shape, input, rows)
     if needs_operators("index_select"):
         return ops.index_select(input, dim, index.targets if planned else index)
     dim = wrap_dim(dim, input.dim())
@@ -126,13 +134,15 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         tensor([[1., 2., 3.]])
     """
     irregular = dim is not None and (input.dim() != indices.dim() or not -input.dim() <= dim < max(input.dim(), 1))
-    if out is not None or irregular or indices.dtype != torch.int64 or indices.device != input.device:
+    if irregular or indices.dtype != torch.int64 or indices.device != input.device:
         return torch.take_along_dim(input, indices, dim, out=out)
     if dim is None:
-        return gather(input.reshape(-1), 0, indices.reshape(-1))
+        return gather(input.reshape(-1), 0, indices.reshape(-1), out=out)
     dim = wrap_dim(dim, input.dim())
     shape = list(torch.broadcast_shapes(*[[*t.shape[:dim], 1, *t.shape[dim + 1 :]] for t in (input, indices)]))
     shape[dim] = indices.shape[dim]
+    if out is not None:
+        return read_out(lambda out: torch.take_along_dim(input, indices, dim, out=out), out, shape, input, indices)
     if all(d == dim or have == want for d, (have, want) in enumerate(zip(input.shape, shape, strict=True))):
         return gather(input, dim, indices.expand(shape))
     return index(input, [indices if d == dim else _own_position(input, d, shape) for d in range(input.dim())])
@@ -165,8 +175,10 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([[2., 0.],
                 [0., 1.]])
     """
-    if out is not None or index.dtype != torch.int64 or index.device != input.device or input.numel() == 0:
-        return torch.take(input, index) if out is None else torch.take(input, index, out=out)
+    if out is not None:
+        return read_out(lambda out: torch.take(input, index, out=out), out, index.shape, input, index)
+    if index.dtype != torch.int64 or index.device != input.device or input.numel() == 0:
+        return torch.take(input, index)
     return _points(input.reshape(-1), [index.contiguous()])
 
 
@@ -331,9 +343,7 @@ def embedding(
         return native()
     padding = -1 if padding_idx is None else padding_idx % num_rows
     if max_norm is not None:
-        check_range_first("embedding", indices, 0, num_rows)
-        with torch.no_grad():
-            torch.embedding_renorm_(weight, indices.contiguous(), max_norm, norm_type)
+        renormalise("embedding", weight, indices, max_norm, norm_type, IndexError)
     if sparse and weight.requires_grad and torch.is_grad_enabled():
         return SparseLookup.apply(weight, indices, padding)
     if needs_operators("embedding"):

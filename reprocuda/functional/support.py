@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -59,6 +59,22 @@ def write_out(
         if out.shape == result.shape and overlaps_itself(out):
             raise refusal(op, "out overlaps itself") from None
         return write_resized(out, result)
+
+
+def read_out(native: Callable[[Tensor], Tensor], out: Tensor, shape: Sequence[int], *inputs: Tensor) -> Tensor:
+    """The out= form of what torch reads. torch resizes `out`, but in its warning it would name our line.
+
+    Args:
+        native: torch's function with this out=.
+        out: the user's tensor.
+        shape: the result's, where torch accepts the arguments.
+        inputs: the tensors that are read.
+    """
+    if torch.compiler.is_compiling() or out.numel() == 0 or tuple(out.shape) == tuple(shape):
+        return native(out)
+    result = native(out.new_empty(0, requires_grad=out.requires_grad))
+    refuse_overlap(out, result, *inputs)
+    return write_resized(out, result)
 
 
 def replace_with(target: Tensor, result: Tensor) -> Tensor:

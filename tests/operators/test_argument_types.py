@@ -302,7 +302,12 @@ def test_a_warning_points_at_the_callers_line():
         lambda out: reprocuda.index_add(X, 0, I, S, out=out),
         lambda out: reprocuda.cumsum(X, 0, out=out),
         lambda out: reprocuda.histc(X, 3, out=out),
+        lambda out: reprocuda.gather(X, 0, I, out=out),
+        lambda out: reprocuda.index_select(X, 0, I, out=out),
+        lambda out: reprocuda.take(X, I, out=out),
+        lambda out: reprocuda.take_along_dim(X, I, 0, out=out),
+        lambda out: reprocuda.take_along_dim(X, I, out=out),
     ):
         with pytest.warns(UserWarning, match="was resized") as warned:
-            call(torch.zeros(1))
+            call(torch.zeros(7))
         assert [warning.filename for warning in warned] == [__file__]

@@ -176,21 +176,3 @@ def test_index_dtypes_and_negative_dims(ns):
     ]
     assert ns.index_add(torch.tensor(1.0), 0, torch.tensor([0]), torch.tensor(2.0)).item() == 3
     assert ns.index_add(torch.zeros(2), 0, torch.tensor([1, 1]), torch.ones(2), alpha=-2).tolist() == [0, -4]
-
-
-def test_the_synchronous_check_raises_before_the_kernel(monkeypatch):
-    """On CUDA a bad index ends the process; with the check on it is an IndexError. Tried here on CPU tensors."""
-    from reprocuda.arguments import checks
-    from reprocuda.families import routes
-
-    with pytest.raises(IndexError, match=r"index 3 is out of bounds for size 3, at position 1"):
-        checks.check_range_now("index_add", torch.tensor([0, 3]), 0, 3)
-    seen = []
-    monkeypatch.setattr(routes, "check_range", lambda op, index, lower, upper: seen.append((op, lower, upper)))
-    with reprocuda.check_indices():
-        reprocuda.index_add(torch.zeros(3), 0, torch.tensor([0]), torch.ones(1))
-        reprocuda.scatter_add(torch.zeros(3), 0, torch.tensor([0]), torch.ones(1))
-        with reprocuda.check_indices(False):
-            reprocuda.index_add(torch.zeros(3), 0, torch.tensor([0]), torch.ones(1))
-    reprocuda.index_add(torch.zeros(3), 0, torch.tensor([0]), torch.ones(1))
-    assert seen == [("index_add", 0, 3), ("scatter_add", 0, 3)]

@@ -9,21 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from ... import ops
 from ...arguments.checks import check_range, checks
 from ...arguments.irregular import OVERLAP, overlaps_itself, refusal
+from ...families.overwrites import source_of
 from ...families.reductions import is_torchs
 from ..overrides import Override, Slot
 from .support import ERRORS, along_dim, along_dim_out, size_along, writes_through
-
-
-def _source(self, index, src):
-    """The tensor that is added: a number is expanded, which takes no memory."""
-    if isinstance(src, Tensor):
-        return src
-    return torch.full((), src, dtype=self.dtype, device=self.device).expand(index.shape)
 
 
 def _is_torchs(self, reduce, strict):
@@ -42,7 +35,7 @@ def _scatter_reduce(slot: Slot) -> Callable:
                 return slot.native(keys, self, dim, index, src, reduce=reduce)
             if checks.on:
                 check_range("scatter", index, 0, size_along(self, dim))
-            source = _source(self, index, src)
+            source = source_of(self, index, src)
             result = add(self, dim, index, source) if reduce == "add" else multiply(self, dim, index, source, "prod")
             return self if in_place else result
         except ERRORS as error:
@@ -60,7 +53,7 @@ def _scatter_reduce_out(slot: Slot) -> Callable:
                 return slot.native(keys, self, dim, index, src, reduce=reduce, out=out)
             if checks.on:
                 check_range("scatter", index, 0, size_along(self, dim))
-            source = _source(self, index, src)
+            source = source_of(self, index, src)
             if reduce == "add":
                 add(self, dim, index, source, out)
             else:
