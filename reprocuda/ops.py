@@ -66,8 +66,8 @@ fragment.define(
 fragment.define("bincount(Tensor input, Tensor weights, SymInt minlength) -> Tensor")
 fragment.define("histc(Tensor input, int bins, float min, float max) -> Tensor")
 fragment.define(
-    "histogramdd_by_counts(Tensor input, int[] bins, float[]? bounds, Tensor? weight, bool density) -> "
-    "(Tensor, Tensor[])"
+    "histogramdd_by_counts(Tensor input, int[] bins, float[]? bounds, Tensor? weight, bool density, "
+    "str op) -> (Tensor, Tensor[])"
 )
 fragment.define("histogramdd_by_edges(Tensor input, Tensor[] edges, Tensor? weight, bool density) -> Tensor")
 

@@ -90,25 +90,35 @@ def _flat(points: Tensor, weight: Tensor | None, dims: int) -> tuple[Tensor, Ten
 
 
 def by_counts(
-    points: Tensor, bins: Sequence[int], bounds: Sequence[float] | None, weight: Tensor | None, density: bool
+    points: Tensor,
+    bins: Sequence[int],
+    bounds: Sequence[float] | None,
+    weight: Tensor | None,
+    density: bool,
+    op: str = "histogramdd",
 ) -> tuple[Tensor, list[Tensor]] | None:
     """torch.histogramdd with numbers of bins, and their edges; None: torch's own is to judge the arguments.
 
     Args:
         points: [..., num_dims].
         bounds: the ends in every dimension, or None: those of the data.
+        op: the function that was called, for the message.
     """
     flat = _flat(points, weight, len(bins))
     if flat is None or not serves(*flat):
         return None
-    for dim, count in enumerate(bins):
-        if count <= 0:
-            raise RuntimeError(f"histogram(): bins must be > 0, but got {count} for dimension {dim}")
+    require_bins(op, bins)
     if flat[0].is_cpu:
         edges = list(_aten._histogramdd_bin_edges(flat[0], list(bins), range=bounds))
     else:
         edges = edges_by_ends(flat[0], bins, bounds)
     return fill(flat[0], edges, "nearby", flat[1], density), edges
+
+
+def require_bins(op: str, bins: Sequence[int]) -> None:
+    for dim, count in enumerate(bins):
+        if count <= 0:
+            raise RuntimeError(f"{op}(): bins must be > 0, but got {count} for dimension {dim}")
 
 
 def edges_by_ends(points: Tensor, bins: Sequence[int], bounds: Sequence[float] | None) -> list[Tensor]:
@@ -157,7 +167,7 @@ def one_dimension(
     if isinstance(bins, Tensor):
         hist = edges(column, [bins], weight, density) if bounds is None else None
         return None if hist is None else (hist, bins.clone())
-    result = counts(column, [bins], bounds, weight, density)
+    result = counts(column, [bins], bounds, weight, density, "histogram")
     return None if result is None else (result[0], result[1][0])
 
 
@@ -249,9 +259,9 @@ def _compiled_histc(input: Tensor, bins: int, min: float, max: float) -> Tensor:
 
 
 def _compiled_by_counts(
-    input: Tensor, bins: list[int], bounds: list[float] | None, weight: Tensor | None, density: bool
+    input: Tensor, bins: list[int], bounds: list[float] | None, weight: Tensor | None, density: bool, op: str
 ) -> tuple[Tensor, list[Tensor]]:
-    result = by_counts(input, bins, bounds, weight, density)
+    result = by_counts(input, bins, bounds, weight, density, op)
     if result is None:
         hist, edges = torch.histogramdd(input, bins, range=bounds, weight=weight, density=density)
         return hist, list(edges)

@@ -121,8 +121,8 @@ def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, o
         result = _around_one_value(input, bins, min) if min == max != 0 else None
         if result is None:
             # Integers as they are: the operator's ends are floats. It is what hides reading the range of the data.
-            traces = has_data(input) or (min != max and not input.is_floating_point())
-            result = (h.histc_counts if traces else ops.histc)(input, bins, min, max)
+            hides = _records(input) and (min == max or input.is_floating_point())
+            result = (ops.histc if hides else h.histc_counts)(input, bins, min, max)
         if result is None:
             given = {} if out is None else {"out": out}
             return torch.histc(input, bins, min=min, max=max, **given)
@@ -138,6 +138,13 @@ def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, o
         return write_resized(out, result)
 
 
+def _records(input: Tensor) -> bool:
+    """Whether one opaque operator has to serve: what it reads is no constant then, nor are edges, of which
+    torch.jit.trace would hand a compiled operator an empty list at the second call.
+    """
+    return not has_data(input) or torch.jit.is_tracing()
+
+
 def _is_end(value: Number) -> bool:
     """Whether it is one of the numbers that torch takes: real, and an integer of at most 64 bits."""
     return not isinstance(value, complex) and (isinstance(value, float) or -(2**63) <= value < 2**64)
@@ -146,7 +153,7 @@ def _is_end(value: Number) -> bool:
 def _around_one_value(input: Tensor, bins: int, value: float) -> Tensor | None:
     """histc of the bins that lie around `value`, one wide altogether; None: torch is to judge the arguments."""
     if input.is_floating_point():
-        if not has_data(input):
+        if _records(input):
             return ops.histc(input, bins, value, value)
         return h.histc_counts(input, bins, *h.around(value, 0.5, input.dtype))
     if bins <= 0 or input.dtype not in h.COUNTED:
@@ -211,11 +218,13 @@ def histogram(
 
 
 def _by_counts() -> Callable:
-    return ops.histogramdd_by_counts if torch.compiler.is_compiling() else h.by_counts
+    hides = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return ops.histogramdd_by_counts if hides else h.by_counts
 
 
 def _by_edges() -> Callable:
-    return ops.histogramdd_by_edges if torch.compiler.is_compiling() else h.by_edges
+    hides = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return ops.histogramdd_by_edges if hides else h.by_edges
 
 
 @typed
@@ -252,20 +261,21 @@ def histogramdd(
         tensor([[1.],
                 [1.]])
     """
+    op = "histogramdd"
     by_edges = isinstance(bins, (list, tuple)) and len(bins) > 0 and all(isinstance(part, Tensor) for part in bins)
 
     def compute(input: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
         result = None
         if is_integer(bins):
-            result = _by_counts()(input, [bins] * input.shape[-1], range, weight, density) if input.dim() else None
+            result = _by_counts()(input, [bins] * input.shape[-1], range, weight, density, op) if input.dim() else None
         elif by_edges:
             hist = _by_edges()(input, list(bins), weight, density) if range is None else None
             result = None if hist is None else (hist, [edges.clone() for edges in bins])
         else:
-            result = _by_counts()(input, list(bins), range, weight, density)
+            result = _by_counts()(input, list(bins), range, weight, density, op)
         if result is None:
             result = torch.histogramdd(input, bins, range=range, weight=weight, density=density)
         return result[0], *result[1]
 
-    hist, *edges = _counted("histogramdd", compute, input, weight)
+    hist, *edges = _counted(op, compute, input, weight)
     return torch.return_types.histogramdd((hist, tuple(edges)))

@@ -7,6 +7,7 @@ import math
 import torch
 from torch.library import get_ctx
 
+from ..families.histograms import require_bins
 from .support import fake
 
 
@@ -31,9 +32,8 @@ def _meta_histc(input, bins, min, max):
     return input.new_empty(bins)
 
 
-def _meta_by_counts(input, bins, bounds, weight, density):
-    if any(count <= 0 for count in bins):
-        raise RuntimeError(f"histogramdd(): bins must be > 0, but got {list(bins)}")
+def _meta_by_counts(input, bins, bounds, weight, density, op):
+    require_bins(op, bins)
     return input.new_empty(bins), [input.new_empty(count + 1) for count in bins]
 
 

@@ -159,6 +159,7 @@ PARTS = {
     "histc": lambda: (ops.histc, real(9, grad=False), 3, -1.0, 1.0),
     "histogramdd_by_counts": lambda: (
         ops.histogramdd_by_counts, real(5, 2, grad=False), [2, 3], [-1.0, 1.0, -1.0, 1.0], real(5, grad=False), True,
+        "histogramdd",
     ),
     "histogramdd_by_edges": lambda: (
         ops.histogramdd_by_edges, real(5, 2, grad=False), [torch.linspace(-1, 1, 4), torch.linspace(0, 1, 3)], None,

@@ -38,6 +38,13 @@ MORE = {
     "scatter_softmax": lambda x, v, i: s.scatter_softmax(v, i, 0),
     "scatter_logsumexp": lambda x, v, i: s.scatter_logsumexp(v, i, 0),
     "segment_mean_csr": lambda x, v, i: s.segment_mean_csr(v, EDGES),
+    "histc": lambda x, v, i: r.histc(v.detach(), 4, 0.0, 1.0) * x.sum(),
+    "histc of the data's range": lambda x, v, i: r.histc(v.detach(), 4) * x.sum(),
+    "histc around a number": lambda x, v, i: r.histc(v.detach(), 4, 0.5, 0.5) * x.sum(),
+    "histc of integers": lambda x, v, i: r.histc(i, 4) * x.sum(),
+    "histogram": lambda x, v, i: r.histogram(v.detach(), 4, density=True).hist * x.sum(),
+    "histogram by edges": lambda x, v, i: r.histogram(v.detach(), torch.tensor([0.0, 0.5, 0.75])).hist * x.sum(),
+    "histogramdd": lambda x, v, i: r.histogramdd(v.detach(), [2, 1, 3], weight=v.detach()[:, 0]).hist * x.sum(),
     "gather_csr": lambda x, v, i: s.gather_csr(x[:2], EDGES),
 }
 
