@@ -65,7 +65,7 @@ def scatter_std(
     wide = _wide(src)
     zeros = wide.new_zeros(result_shape(src, dim, size))
     if src.numel() == 0 and out is None:
-        return zeros.to(src.dtype)
+        return _of_nothing(zeros, src)
     mean = functional.scatter_reduce(zeros, dim, where, wide, "mean", include_self=False)
     deviation = wide - reading.gather(mean, dim, where)
     start = None if out is None else _wide(out).clone()
@@ -175,7 +175,7 @@ def scatter_logsumexp(
         dim_size = out.shape[dim]
     where, dim, size = _groups(op, src, index, dim, dim_size)
     if src.numel() == 0 and out is None:
-        return src.new_zeros(result_shape(src, dim, size))
+        return _of_nothing(src.new_zeros(result_shape(src, dim, size)), src)
     dtype, src = src.dtype, _wide(src)
     own = None if out is None else _wide(out).clone()
     largest = _largest(src, where, dim, size, own)
@@ -195,6 +195,11 @@ def _groups(op: str, src: Tensor, index: Tensor, dim: int, dim_size: int | None)
         raise ValueError(f"{op}(): src must be floating-point, got {src.dtype}")
     where, dim = align(op, src, index, dim)
     return where, dim, size_of_result(op, where, dim_size)
+
+
+def _of_nothing(zeros: Tensor, src: Tensor) -> Tensor:
+    """What comes of a `src` without elements, whose gradient is not to be missing for that."""
+    return zeros.to(src.dtype) + src.sum()
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -27,11 +27,12 @@ def test_a_bad_index_of_index_fill(value, bad, dim):
 
 
 def test_no_row_is_scaled_where_another_is_out_of_range():
+    message = r"embedding\(\): index (7|-1) is out of bounds for a table of 3 rows, at position 1"
     for indices in (torch.tensor([0, 7]), torch.tensor([[0], [-1]], dtype=torch.int32)):
         weight = torch.ones(3, 2)
         with pytest.raises(IndexError):
             torch.nn.functional.embedding(indices, weight.clone(), max_norm=0.5)
-        with pytest.raises(IndexError, match=r"embedding\(\): index (7|-1) is out of bounds for size 3, at position 1"):
+        with pytest.raises(IndexError, match=message):
             reprocuda.embedding(indices, weight, max_norm=0.5)
         assert torch.equal(weight, torch.ones(3, 2))
 
@@ -74,6 +75,15 @@ def test_composites_without_columns():
         assert function(src, index, 0, dim_size=4).shape == (4, 0)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+@pytest.mark.parametrize("name", ["sum", "mean", "mul", "std", "softmax", "log_softmax", "logsumexp"])
+def test_nothing_has_a_gradient_too(name, shape):
+    function = getattr(reprocuda.scatter, f"scatter_{name}")
+    src = torch.zeros(shape, requires_grad=True)
+    result = function(src, torch.zeros(shape[0], dtype=torch.long), 0, dim_size=4)
+    assert result.requires_grad and torch.autograd.grad(result.sum(), src)[0].shape == shape
+
+
 def test_bins_that_are_not_positive():
     for bins, bounds in ((-1, (0.0, 1.0)), (0, (1.0, 0.0)), (0, None)):
         given = {} if bounds is None else {"range": bounds}
@@ -81,6 +91,16 @@ def test_bins_that_are_not_positive():
             torch.histogram(torch.rand(3), bins, **given)
         with pytest.raises(RuntimeError, match=rf"histogram\(\): bins must be > 0, but got {bins} for dimension 0"):
             reprocuda.histogram(torch.rand(3), bins, **given)
+
+
+def test_bins_that_are_not_positive_in_several_dimensions():
+    points = torch.rand(3, 2)
+    for compute in (reprocuda.histogramdd, torch.compile(reprocuda.histogramdd, backend="eager", fullgraph=True)):
+        with pytest.raises(RuntimeError, match=r"histogramdd\(\): bins must be > 0, but got 0 for dimension 1"):
+            compute(points, [2, 0])
+    counts = torch.compile(reprocuda.histogram, backend="eager", fullgraph=True)
+    with pytest.raises(RuntimeError, match=r"histogram\(\): bins must be > 0, but got 0 for dimension 0"):
+        counts(points, 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)

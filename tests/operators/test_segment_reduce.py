@@ -392,3 +392,15 @@ def test_rows_outside_all_segments_get_the_gradient_0(reduce, value):
         run(x, reduce, offsets=offsets).sum().backward()
         want = {"sum": [1, 1], "mean": [0.5, 0.5], "max": [0, 1], "min": [1, 0], "prod": [2, 1]}[reduce]
         assert x.grad.tolist() == [0, *want, 0]
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "prod"])
+def test_a_complex_initial_value(reduce):
+    """torch looks at it where there is something to start from."""
+    for function in (torch.segment_reduce, reprocuda.segment_reduce):
+        for count in (1, 2):
+            with pytest.raises(RuntimeError, match="value cannot be converted to type float"):
+                offsets = torch.zeros(count + 1, dtype=torch.long)
+                function(torch.ones(0), reduce, offsets=offsets, initial=1j, unsafe=True)
+        nothing = torch.zeros(1, dtype=torch.long)
+        assert function(torch.ones(0), reduce, offsets=nothing, initial=1j, unsafe=True).shape == (0,)

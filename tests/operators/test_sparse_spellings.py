@@ -62,6 +62,19 @@ def test_duplicates_add_up_in_dense_tensors(dtype):
                         assert (to_numpy_bits(result) == want).all(), (kind, alpha)
 
 
+def test_nothing_is_summed_into_what_is_only_read():
+    base = torch.ones(1).expand(3, 3)
+    nothing = torch.sparse_coo_tensor(torch.empty(2, 0, dtype=torch.long), torch.empty(0), (3, 3)).coalesce()
+    with reprocuda.enabled(strict=True):
+        for result in (base + nothing, base - nothing, torch.add(base, nothing, out=torch.empty(3, 3))):
+            assert result.eq(1).all()
+        assert base.add_(nothing) is base and base.eq(1).all()
+        entry = torch.sparse_coo_tensor([[0], [0]], [1.0], (3, 3)).coalesce()
+        assert torch.equal(base + entry, base + entry.to_dense())
+        with pytest.raises(RuntimeError, match="add_: the written tensor overlaps itself"):
+            base.add_(entry)
+
+
 def test_promotion_and_what_is_no_sum_stay_torchs():
     sparse = torch.sparse_coo_tensor([[0, 0, 0]], [1e8, 1.0, -1e8], (2,))
     zeros = torch.zeros(2)

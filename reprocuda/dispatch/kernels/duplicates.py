@@ -13,21 +13,29 @@ from .support import replacing, write_whole
 _COO = {"cpu": "SparseCPU", "cuda": "SparseCUDA"}
 
 
-def _has_sum(self, other, alpha=1, out=None):
-    """Entries beside others are added up by nobody yet; those that are coalesced meet one number each, unless what is
-    written overlaps itself.
+def _sums(self, other, alpha=1):
+    """Whether this call sums in an order: alpha scales the entries, or some of their indices may be equal. Those that
+    are coalesced meet one number each.
     """
-    if self.layout != torch.strided:
-        return False
+    return _has_entries(self, other) and (alpha != 1 or not other.is_coalesced())
+
+
+def _sums_in_place(self, other, alpha=1, out=None):
+    """The same where a tensor is written, which has to be refused where it overlaps itself."""
     written = self if out is None else out
-    return alpha != 1 or not other.is_coalesced() or (written.layout == torch.strided and overlaps_itself(written))
+    overlaps = written.layout == torch.strided and _has_entries(self, other) and overlaps_itself(written)
+    return overlaps or _sums(self, other, alpha)
+
+
+def _has_entries(self, other):
+    return self.layout == torch.strided and other._values().numel() > 0
 
 
 def _add(sign: int):
     def kernel(self, other, *, alpha=1):
         return added(self, other, sign * alpha) if takes(self, other, sign * alpha) else NotImplemented
 
-    return replacing(kernel, _has_sum)
+    return replacing(kernel, _sums)
 
 
 def _add_in_place(sign: int):
@@ -37,7 +45,7 @@ def _add_in_place(sign: int):
             raise refusal(f"{'add' if sign > 0 else 'sub'}_", OVERLAP)
         return add_(self, other, sign * alpha) if fits else NotImplemented
 
-    return replacing(kernel, _has_sum)
+    return replacing(kernel, _sums_in_place)
 
 
 def _add_out(sign: int):
@@ -47,7 +55,7 @@ def _add_out(sign: int):
             return NotImplemented
         return write_whole(out, added(self, other, sign * alpha))
 
-    return replacing(kernel, _has_sum)
+    return replacing(kernel, _sums_in_place)
 
 
 _ADD = ops.index_add
