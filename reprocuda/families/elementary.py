@@ -8,6 +8,7 @@ torch's on the CPU are not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,13 +17,27 @@ from .. import ops
 from ..arguments.transforms import needs_autograd, needs_operators
 
 
-def _differentiable(operator: Callable, keeps_result: bool, chain: Callable) -> type[torch.autograd.Function]:
-    """The Function of an elementwise operator.
-
-    Args:
-        keeps_result: whether its derivative is a function of the result, or of the argument.
-        chain: (incoming, kept) -> incoming times the derivative.
+@dataclass(frozen=True)
+class Derivative:
     """
+    Attributes:
+        of_result: whether it is a function of the operator's result, or of its argument.
+        chain: (incoming, that) -> incoming times the derivative.
+    """
+
+    of_result: bool
+    chain: Callable[[Tensor, Tensor], Tensor]
+
+
+DERIVATIVES = {
+    "exp": Derivative(True, lambda incoming, result: incoming * result),
+    "log": Derivative(False, lambda incoming, x: incoming / x),
+    "sqrt": Derivative(True, lambda incoming, result: incoming / (2 * result)),
+}
+
+
+def _differentiable(name: str) -> Callable[[Tensor], Tensor]:
+    operator, derivative = getattr(ops, name), DERIVATIVES[name]
 
     class Elementwise(torch.autograd.Function):
         @staticmethod
@@ -31,43 +46,30 @@ def _differentiable(operator: Callable, keeps_result: bool, chain: Callable) -> 
 
         @staticmethod
         def setup_context(ctx, inputs, output):
-            kept = (output,) if keeps_result else inputs
+            kept = (output,) if derivative.of_result else inputs
             ctx.save_for_backward(*kept)
             ctx.save_for_forward(*kept)
 
         @staticmethod
         def backward(ctx, grad):
-            return chain(grad, *ctx.saved_tensors)
+            return derivative.chain(grad, *ctx.saved_tensors)
 
         @staticmethod
         def jvp(ctx, tangent):
-            return chain(tangent, *ctx.saved_tensors)
+            return derivative.chain(tangent, *ctx.saved_tensors)
 
         @staticmethod
         def vmap(info, in_dims, x):
             return Elementwise.apply(x), in_dims[0]
 
-    return Elementwise
+    def compute(x: Tensor) -> Tensor:
+        if not needs_operators(name) and needs_autograd(x):
+            return Elementwise.apply(x)
+        return operator(x)
+
+    return compute
 
 
-_Exp = _differentiable(ops.exp, True, lambda incoming, result: incoming * result)
-_Log = _differentiable(ops.log, False, lambda incoming, x: incoming / x)
-_Sqrt = _differentiable(ops.sqrt, True, lambda incoming, result: incoming / (2 * result))
-
-
-def exp(x: Tensor) -> Tensor:
-    if not needs_operators("exp") and needs_autograd(x):
-        return _Exp.apply(x)
-    return ops.exp(x)
-
-
-def log(x: Tensor) -> Tensor:
-    if not needs_operators("log") and needs_autograd(x):
-        return _Log.apply(x)
-    return ops.log(x)
-
-
-def sqrt(x: Tensor) -> Tensor:
-    if not needs_operators("sqrt") and needs_autograd(x):
-        return _Sqrt.apply(x)
-    return ops.sqrt(x)
+exp = _differentiable("exp")
+log = _differentiable("log")
+sqrt = _differentiable("sqrt")

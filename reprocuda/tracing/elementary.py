@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import torch
 from torch.library import register_autograd
 
+from ..families.elementary import DERIVATIVES, Derivative
 from ..ops import fragment
-from .support import fake
+from .support import contiguous_like, fake
 
 
-def _like(self):
-    return torch.empty_like(self, memory_format=torch.contiguous_format)
+def _register(name: str, derivative: Derivative) -> None:
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(output if derivative.of_result else inputs[0])
+
+    def backward(ctx, grad):
+        return derivative.chain(grad, *ctx.saved_tensors)
+
+    fake(name, contiguous_like)
+    register_autograd(f"reprocuda::{name}", backward, setup_context=setup, lib=fragment)
 
 
-def _keep_result(ctx, inputs, output):
-    ctx.save_for_backward(output)
-
-
-def _exp_backward(ctx, grad):
-    (result,) = ctx.saved_tensors
-    return grad * result
-
-
-def _log_setup(ctx, inputs, output):
-    ctx.save_for_backward(*inputs)
-
-
-def _log_backward(ctx, grad):
-    (x,) = ctx.saved_tensors
-    return grad / x
-
-
-def _sqrt_backward(ctx, grad):
-    (result,) = ctx.saved_tensors
-    return grad / (2 * result)
-
-
-fake("exp", _like)
-fake("sqrt", _like)
-fake("log", _like)
-register_autograd("reprocuda::exp", _exp_backward, setup_context=_keep_result, lib=fragment)
-register_autograd("reprocuda::sqrt", _sqrt_backward, setup_context=_keep_result, lib=fragment)
-register_autograd("reprocuda::log", _log_backward, setup_context=_log_setup, lib=fragment)
+for _name, _derivative in DERIVATIVES.items():
+    _register(_name, _derivative)

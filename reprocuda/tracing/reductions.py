@@ -21,7 +21,7 @@ _aten = torch.ops.aten
 def _meta(native: Callable) -> Callable:
     def shape(self, dim, index, src, reduce, include_self=True):
         result = native(self, dim, index, src, reduce, include_self=include_self)
-        return torch.empty_like(result, memory_format=torch.contiguous_format)
+        return contiguous_like(result)
 
     return shape
 
@@ -33,11 +33,7 @@ for _name, _native in {"scatter_reduce": _aten.scatter_reduce.two, "index_reduce
     fake(f"{_name}_out", lambda *arguments, shape=_shape: shape(*arguments[:-1]), writes=True)
 
 
-def _meta_planned(self, dim, permutation, offsets, source, reduce, include_self=True):
-    return torch.empty_like(self, memory_format=torch.contiguous_format)
-
-
-fake("index_reduce_planned", _meta_planned)
+fake("index_reduce_planned", lambda self, *_, **__: contiguous_like(self))
 
 
 def _setup(ctx, inputs, output):
