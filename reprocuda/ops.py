@@ -60,7 +60,7 @@ fragment.define(
 fragment.define("mean_beside(Tensor self, Tensor? permutation, Tensor offsets, Tensor source) -> Tensor")
 # The derivative of log-sum-exps in compiled code, with derivatives of its own. families/scans.py has the kernel.
 fragment.define(
-    "logcumsumexp_shares(Tensor weights, Tensor input, Tensor output, int dim, bool transposed) -> Tensor"
+    "logcumsumexp_jacobian(Tensor weights, Tensor input, Tensor output, int dim, bool transposed) -> Tensor"
 )
 # Counting by value in compiled code. families/histograms.py has the kernels.
 fragment.define("bincount(Tensor input, Tensor weights, SymInt minlength) -> Tensor")
@@ -122,7 +122,7 @@ cumprod = torch.ops.reprocuda.cumprod.default
 cumprod_ = torch.ops.reprocuda.cumprod_.default
 cumprod_out = torch.ops.reprocuda.cumprod_out.default
 logcumsumexp = torch.ops.reprocuda.logcumsumexp.default
-logcumsumexp_shares = torch.ops.reprocuda.logcumsumexp_shares.default
+logcumsumexp_jacobian = torch.ops.reprocuda.logcumsumexp_jacobian.default
 logcumsumexp_out = torch.ops.reprocuda.logcumsumexp_out.default
 exp = torch.ops.reprocuda.exp.default
 sqrt = torch.ops.reprocuda.sqrt.default

@@ -75,12 +75,12 @@ class SegmentPlan:
             >>> plan.offsets.tolist(), plan.permutation.tolist()
             ([0, 1, 1, 3], [1, 0, 2])
         """
-        from .arguments.checks import check_range, checks
+        from .arguments.checks import check_on_device, checks
 
         _refuse_batched("from_index", index)
         flat = index.detach().reshape(-1).clone()  # the caller may reuse the buffer between forward and backward
         if checks.on:
-            check_range("SegmentPlan.from_index", flat, 0, num_segments)
+            check_on_device("SegmentPlan.from_index", flat, 0, num_segments)
         permutation, offsets = torch.ops.reprocuda.segment_plan(flat, num_segments)
         plan = cls(permutation, offsets, flat.numel(), index.shape)
         plan.__dict__["targets"] = flat.long()  # known already; the cached property would compute it

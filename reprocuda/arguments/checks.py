@@ -47,26 +47,26 @@ class check_indices:
         checks.on = self._before
 
 
-def check_range(op: str, index: Tensor, lower: int, upper: int) -> None:
+def check_on_device(op: str, index: Tensor, lower: int, upper: int) -> None:
     """Raises IndexError if some entry of a CUDA index lies outside [lower, upper)."""
     if not index.is_cuda:
         return
-    check_range_now(op, index, lower, upper)
+    raise_if_out_of_range(op, index, lower, upper)
 
 
-def check_range_first(
+def check_before_writing(
     op: str, index: Tensor, lower: int, upper: int, error: type[Exception] = IndexError, target: str = "size {}"
 ) -> None:
-    """The same on the CPU too, before an operator of torch's that writes before it reports."""
+    """The same on the CPU too, for an operator of torch's that writes before it reports."""
     if not has_data(index) or records() or transforms_active() or index.numel() == 0:
         return
     if index.is_cpu or checks.on:
         lowest, highest = torch.aminmax(index)
         if int(lowest) < lower or int(highest) >= upper:
-            check_range_now(op, index, lower, upper, error, target)
+            raise_if_out_of_range(op, index, lower, upper, error, target)
 
 
-def check_range_now(
+def raise_if_out_of_range(
     op: str, index: Tensor, lower: int, upper: int, error: type[Exception] = IndexError, target: str = "size {}"
 ) -> None:
     """

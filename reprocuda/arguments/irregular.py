@@ -1,6 +1,4 @@
-"""Arguments that the compiled operators do not take: torch has the last word on whether they are an error, and
-which.
-"""
+"""Arguments that the compiled operators do not take: torch decides whether they are an error, and which."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def refusal(op: str, reason: ValueError | str) -> RuntimeError:
     )
 
 
-def judge(
+def torch_or_refuse(
     op: str,
     reason: ValueError,
     native: Callable,
@@ -69,7 +67,7 @@ def judge(
     return result
 
 
-def judge_in_place(
+def torch_or_refuse_(
     op: str,
     reason: ValueError,
     native_: Callable,
@@ -79,7 +77,7 @@ def judge_in_place(
     overwrites: bool = False,
     **kwargs: Any,
 ) -> Tensor:
-    """The same for an operator that writes into `base`; torch judges it on a copy first, so that nothing is half
+    """The same for an operator that writes into `base`; torch is tried on a copy first, so that nothing is half
     written.
     """
     if torch._debug_has_internal_overlap(base) == 1:  # index_put_ would only warn, and add to every alias
@@ -93,7 +91,7 @@ def judge_in_place(
         with torch.no_grad():
             base.copy_(before)
         raise refusal(op, reason) from None
-    judge(op, reason, native_, base.detach().clone(), *args, strict=strict, overwrites=overwrites, **kwargs)
+    torch_or_refuse(op, reason, native_, base.detach().clone(), *args, strict=strict, overwrites=overwrites, **kwargs)
     return native_(base, *args, **kwargs)
 
 

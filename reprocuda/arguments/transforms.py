@@ -45,6 +45,6 @@ def records() -> bool:
     return torch._C._is_tracing() or get_proxy_mode() is not None
 
 
-def legacy_batched(tensor: Tensor) -> bool:
+def is_legacy_batched(tensor: Tensor) -> bool:
     """Inside torch.autograd.grad(is_grads_batched=True), whose older vmap serves out-of-place operators only."""
     return torch._C._functorch.is_legacy_batchedtensor(tensor)

@@ -19,7 +19,7 @@ from torch._C import DispatchKey, DispatchKeySet
 from torch._ops import OpOverload
 from torch.library import Library, get_kernel
 
-from ..arguments.irregular import judge, judge_in_place
+from ..arguments.irregular import torch_or_refuse, torch_or_refuse_
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA"}
 
@@ -99,22 +99,22 @@ class Slot:
         return None if mark == self._own_mark else mark
 
     def failed(self, error: Exception, *args: Any, **kwargs: Any) -> Any:
-        """What a kernel does with an error of either side: find the lost kernel, let torch judge, or pass it on."""
+        """What a kernel does with an error of either side: find the lost kernel, let torch decide, or pass it on."""
         if isinstance(error, ValueError):  # even if the last scope has closed since the call began
-            return self._judge(error, *args, **kwargs)
+            return self._torch_or_refuse(error, *args, **kwargs)
         if _INVALIDATED in str(error):
             self._replace_lost_kernel()
             return self.native(self.keys, *args, **kwargs)
         raise error
 
-    def _judge(self, reason: ValueError, *args: Any, **kwargs: Any) -> Any:
+    def _torch_or_refuse(self, reason: ValueError, *args: Any, **kwargs: Any) -> Any:
         override = self.override
         if override.repair is not None:
             result = override.repair(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        torch_judges = judge_in_place if override.in_place else judge
-        return torch_judges(
+        decide = torch_or_refuse_ if override.in_place else torch_or_refuse
+        return decide(
             override.overload,
             reason,
             self._native,

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .. import ops
-from ..arguments.checks import checks
+from ..arguments.checks import checks, raise_if_out_of_range
 from ..arguments.transforms import needs_autograd
 from ..sparse.entries import coo
 from .extrema import spread, taken
@@ -72,15 +72,9 @@ def boundaries(indices: Tensor, offsets: Tensor, include_last_offset: bool) -> T
     return bounds
 
 
-def check_indices(indices: Tensor, num_rows: int) -> None:
+def require_rows_in_table(indices: Tensor, num_rows: int) -> None:
     """For what is not handed on as it is: the compiled operators look at what they are given."""
-    outside = (indices < 0) | (indices >= num_rows)
-    if outside.any():
-        position = int(outside.nonzero()[0])
-        raise RuntimeError(
-            f"embedding_bag(): index {int(indices[position])} is out of bounds for a table of {num_rows} rows, at "
-            f"position {position}"
-        )
+    raise_if_out_of_range("embedding_bag", indices, 0, num_rows, RuntimeError, "a table of {} rows")
 
 
 def unchecked_bags(indices: Tensor, offsets: Tensor, include_last_offset: bool) -> Bags:
@@ -98,14 +92,14 @@ def make_bags(
         kept = torch.zeros_like(indices, dtype=torch.bool)
         return Bags(indices[:0].long(), offsets.new_zeros(1, dtype=torch.long), kept)
     if indices.is_cuda and checks.on:
-        check_indices(indices, num_rows)
+        require_rows_in_table(indices, num_rows)
     elif indices.is_cuda and padding_idx < 0:  # where looking would wait for the device
         return unchecked_bags(indices, offsets, include_last_offset)
     bounds = boundaries(indices, offsets, include_last_offset)
     rows = indices.long()
     if padding_idx < 0:
         return Bags(rows, bounds, None)
-    check_indices(indices, num_rows)
+    require_rows_in_table(indices, num_rows)
     kept = rows != padding_idx
     before = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
     if before[-1] == rows.shape[0]:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..arguments.checks import check_range, checks
-from ..arguments.transforms import legacy_batched, needs_autograd, needs_operators, transforms_active
+from ..arguments.checks import check_on_device, checks
+from ..arguments.transforms import is_legacy_batched, needs_autograd, needs_operators, transforms_active
 from .routes import ElementRoute
 from .sums import accumulate, below_autograd, gather, to_front
 
@@ -28,7 +28,7 @@ def spread(grad: Tensor, positions: Tensor, dim: int, num_rows: int) -> Tensor:
         return zeros
     route, where = _at_positions(positions, dim, num_rows)
     values = grad.masked_fill(positions == num_rows, 0)
-    if needs_autograd(values) or legacy_batched(values):
+    if needs_autograd(values) or is_legacy_batched(values):
         return accumulate(route, zeros, values, where)
     with below_autograd():
         route.add_(zeros, values, where, 1)
@@ -56,7 +56,7 @@ def extremum(
         The numbers, and the smallest positions along `dim` that have them; the number of rows where `own` or 0 stands.
     """
     if checks.on and not needs_operators("scatter_max") and not transforms_active():
-        check_range("scatter_max" if largest else "scatter_min", index, 0, dim_size)
+        check_on_device("scatter_max" if largest else "scatter_min", index, 0, dim_size)
     if needs_operators("scatter_max") or not needs_autograd(src, own):
         return ops.scatter_extremum(src, dim, index, dim_size, own, largest)
     return Extremum.apply(src, own, index, dim, dim_size, largest)

@@ -20,7 +20,7 @@ _INT64 = torch.iinfo(torch.int64)
 
 
 def weighted_counts(index: Tensor, weights: Tensor, minlength: int) -> Tensor | None:
-    """torch.bincount with weights; None: the arguments are such that torch's own is to judge them."""
+    """torch.bincount with weights; None: torch's own decides about the arguments."""
     if index.dim() != 1 or weights.shape != index.shape or index.dtype not in COUNTED or minlength < 0:
         return None
     if weights.is_complex() or weights.device != index.device:
@@ -97,7 +97,7 @@ def by_counts(
     density: bool,
     op: str = "histogramdd",
 ) -> tuple[Tensor, list[Tensor]] | None:
-    """torch.histogramdd with numbers of bins, and their edges; None: torch's own is to judge the arguments.
+    """torch.histogramdd with numbers of bins, and their edges; None: torch's own decides about the arguments.
 
     Args:
         points: [..., num_dims].
@@ -129,7 +129,7 @@ def edges_by_ends(points: Tensor, bins: Sequence[int], bounds: Sequence[float] |
 
 
 def by_edges(points: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor | None:
-    """torch.histogramdd with rising edges; None: torch's own is to judge the arguments."""
+    """torch.histogramdd with rising edges; None: torch's own decides about the arguments."""
     flat = _flat(points, weight, len(edges))
     if flat is None or not serves(*flat, edges):
         return None
@@ -152,7 +152,7 @@ def one_dimension(
     counts: Callable = by_counts,
     edges: Callable = by_edges,
 ) -> tuple[Tensor, Tensor] | None:
-    """torch.histogram; None: torch's own is to judge the arguments.
+    """torch.histogram; None: torch's own decides about the arguments.
 
     Args:
         points: of any shape.
@@ -234,7 +234,7 @@ def counts_of_integers(points: Tensor, bins: int, lowest: Any, highest: Any) -> 
 
 
 def histc_counts(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor | None:
-    """torch.histc; None: torch's own is to judge the arguments."""
+    """torch.histc; None: torch's own decides about the arguments."""
     if not (points.is_cpu or points.is_cuda) or points.dtype == torch.bool or points.is_complex():
         return None
     if points.dtype in COUNTED:
@@ -243,7 +243,7 @@ def histc_counts(points: Tensor, bins: int, lowest: Any, highest: Any) -> Tensor
     return None if edges is None else fill(points.detach().reshape(-1, 1), [edges], "interpolate")
 
 
-# What compiled code calls: the same, torch's own where torch has to judge.
+# What compiled code calls: the same, torch's own where torch decides.
 
 
 def _compiled_bincount(input: Tensor, weights: Tensor, minlength: int) -> Tensor:

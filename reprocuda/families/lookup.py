@@ -9,9 +9,9 @@ from torch import Tensor
 
 from .. import ops
 from ..arguments.alpha import Alpha
-from ..arguments.checks import check_range_first
+from ..arguments.checks import check_before_writing
 from .routes import Route, merge_batch
-from .sums import Where, accumulate, gather
+from .sums import IndexTensors, accumulate, gather
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class LookupRoute(Route):
     scale_grad_by_freq: bool = False
     masked: bool = False
 
-    def add(self, base: None, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
+    def add(self, base: None, src: Tensor, where: IndexTensors, alpha: Alpha) -> Tensor:
         return ops.embedding_dense_backward(src, *where, self.num_rows, self.padding_idx, self.scale_grad_by_freq)
 
-    def take(self, values: Tensor, where: Where) -> Tensor:
+    def take(self, values: Tensor, where: IndexTensors) -> Tensor:
         (indices,) = where
         rows = torch.embedding(values, indices)
         if not self.masked:
@@ -42,11 +42,11 @@ class LookupRoute(Route):
             rows = divide_by_counts(rows, counts[indices].unsqueeze(-1))
         return rows
 
-    def spread(self, grad: Tensor, shape: torch.Size, where: Where) -> Tensor:
+    def spread(self, grad: Tensor, shape: torch.Size, where: IndexTensors) -> Tensor:
         route = LookupRoute(self.num_rows, self.padding_idx, self.scale_grad_by_freq, masked=True)
         return accumulate(route, None, grad, where)
 
-    def add_batched(self, base: None, src: Tensor, where: Where, where_dims: list, alpha: Alpha) -> Tensor:
+    def add_batched(self, base: None, src: Tensor, where: IndexTensors, where_dims: list, alpha: Alpha) -> Tensor:
         batch, features = src.shape[0], src.shape[-1]
         if where_dims[0] is None:  # the batch joins the features
             flat = accumulate(self, None, src.movedim(0, -2).flatten(-2), where)
@@ -60,7 +60,7 @@ class LookupRoute(Route):
         route = LookupRoute(total, padding, self.scale_grad_by_freq, masked=True)
         return accumulate(route, None, src, (index,))[: batch * self.num_rows].reshape(batch, self.num_rows, features)
 
-    def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
+    def take_batched(self, values: Tensor, where: IndexTensors, where_dims: list) -> Tensor:
         batch, _, features = values.shape
         if self.masked:
             rows = LookupRoute(self.num_rows).take_batched(values, where, where_dims)
@@ -89,7 +89,7 @@ def renormalise(
     op: str, weight: Tensor, indices: Tensor, max_norm: float, norm_type: float, error: type[Exception]
 ) -> None:
     """Scales the rows of the table that are read down to `max_norm`, as torch does, once no index is out of range."""
-    check_range_first(op, indices, 0, weight.shape[0], error, "a table of {} rows")
+    check_before_writing(op, indices, 0, weight.shape[0], error, "a table of {} rows")
     with torch.no_grad():
         torch.embedding_renorm_(weight.detach(), indices.contiguous(), max_norm, norm_type)
 

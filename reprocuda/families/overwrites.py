@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ..arguments.transforms import needs_autograd
-from .sums import Where, below_autograd, gather, to_front, write_in_place
+from .sums import IndexTensors, below_autograd, gather, to_front, write_in_place
 
 
-def overwrite(route: Any, base: Tensor, src: Tensor, where: Where) -> Tensor:
+def overwrite(route: Any, base: Tensor, src: Tensor, where: IndexTensors) -> Tensor:
     """`base` with every element of `src` written to its target."""
     if needs_autograd(base, src):
         return Overwrite.apply(base, src, route, *where)
@@ -24,7 +24,7 @@ def overwrite(route: Any, base: Tensor, src: Tensor, where: Where) -> Tensor:
         return route.write(base, src, where)
 
 
-def overwrite_(route: Any, base: Tensor, src: Tensor, where: Where) -> Tensor:
+def overwrite_(route: Any, base: Tensor, src: Tensor, where: IndexTensors) -> Tensor:
     """The same, written into `base`, which is returned."""
     return write_in_place(
         base,
@@ -43,7 +43,12 @@ def source_of(input: Tensor, index: Tensor, src: Tensor | float) -> Tensor:
 
 
 def gradients(
-    route: Any, grad: Tensor, base_shape: torch.Size, src_shape: torch.Size, where: Where, wanted: tuple[bool, bool]
+    route: Any,
+    grad: Tensor,
+    base_shape: torch.Size,
+    src_shape: torch.Size,
+    where: IndexTensors,
+    wanted: tuple[bool, bool],
 ) -> tuple[Tensor | None, Tensor | None]:
     """The gradients of `base` and `src`, those that are wanted."""
     if not all(index.numel() for index in where):

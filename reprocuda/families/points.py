@@ -10,11 +10,11 @@ from torch import Tensor
 
 from .. import ops
 from ..arguments.alpha import Alpha
-from ..arguments.checks import check_range, checks
+from ..arguments.checks import check_on_device, checks
 from ..plan import SegmentPlan
 from .overwrites import overwrite
 from .routes import PlanRoute, Route, Run
-from .sums import Where, accumulate, gather
+from .sums import IndexTensors, accumulate, gather
 
 _MASKS = (torch.bool, torch.uint8)
 _FIRST_DIMS = [list(range(count)) for count in range(65)]  # torch allows 64 dimensions
@@ -45,7 +45,7 @@ def normalize_indices(base: Tensor, indices: Sequence[Tensor | None]) -> tuple[l
     tensors, dims = (indices, _FIRST_DIMS[len(indices)]) if plain else _expand_masks(base, indices)
     if checks.on:
         for tensor, dim in zip(tensors, dims, strict=True):
-            check_range("index_put", tensor, -base.shape[dim], base.shape[dim])
+            check_on_device("index_put", tensor, -base.shape[dim], base.shape[dim])
     return tensors, dims
 
 
@@ -97,26 +97,26 @@ class PointRoute(Route):
 
     dims: tuple[int, ...]
 
-    def add(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> Tensor:
+    def add(self, base: Tensor, src: Tensor, where: IndexTensors, alpha: Alpha) -> Tensor:
         return ops.index_put(base, list(where), list(self.dims), src)
 
-    def add_(self, base: Tensor, src: Tensor, where: Where, alpha: Alpha) -> None:
+    def add_(self, base: Tensor, src: Tensor, where: IndexTensors, alpha: Alpha) -> None:
         ops.index_put_(base, list(where), list(self.dims), src)
 
-    def write(self, base: Tensor, src: Tensor, where: Where) -> Tensor:
+    def write(self, base: Tensor, src: Tensor, where: IndexTensors) -> Tensor:
         return ops.index_put_overwrite(base, list(where), list(self.dims), src)
 
-    def write_(self, base: Tensor, src: Tensor, where: Where) -> None:
+    def write_(self, base: Tensor, src: Tensor, where: IndexTensors) -> None:
         ops.index_put_overwrite_(base, list(where), list(self.dims), src)
 
-    def last(self, shape: torch.Size, where: Where) -> Tensor:
+    def last(self, shape: torch.Size, where: IndexTensors) -> Tensor:
         nowhere = torch.full([shape[dim] for dim in self.dims], -1, device=where[0].device)
         return overwrite(self._alone(), nowhere, self._positions(where), where)
 
     def written(self, last: Tensor, shape: torch.Size) -> Tensor:
         return (last >= 0).reshape([size if dim in self.dims else 1 for dim, size in enumerate(shape)])
 
-    def stands(self, last: Tensor, shape: torch.Size, where: Where) -> Tensor:
+    def stands(self, last: Tensor, shape: torch.Size, where: IndexTensors) -> Tensor:
         mine = gather(self._alone(), last, where) == self._positions(where)
         adjacent = self.dims[-1] - self.dims[0] == len(self.dims) - 1
         behind = len(shape) - (self.dims[-1] + 1 if adjacent else len(self.dims))
@@ -127,17 +127,17 @@ class PointRoute(Route):
         return PointRoute(tuple(range(len(self.dims))))
 
     @staticmethod
-    def _positions(where: Where) -> Tensor:
+    def _positions(where: IndexTensors) -> Tensor:
         shape = torch.broadcast_shapes(*[index.shape for index in where])
         return torch.arange(shape.numel(), device=where[0].device).reshape(shape)
 
-    def take(self, values: Tensor, where: Where) -> Tensor:
+    def take(self, values: Tensor, where: IndexTensors) -> Tensor:
         return torch.ops.aten.index(values, ops.by_dim(where, self.dims))
 
     def fit(self, taken: Tensor, shape: torch.Size) -> Tensor:
         return reduce_to_shape(taken, shape)
 
-    def batched(self, base: Tensor, src: Tensor, where: Where, where_dims: list, run: Run) -> Tensor:
+    def batched(self, base: Tensor, src: Tensor, where: IndexTensors, where_dims: list, run: Run) -> Tensor:
         batched = _Batched.of(self.dims, base, where, where_dims)
         taken_dims = len(batched.shape) + base.dim() - 1 - len(self.dims)
         src = src.reshape(len(base), *[1] * (taken_dims - (src.dim() - 1)), *src.shape[1:])
@@ -148,7 +148,7 @@ class PointRoute(Route):
         out = run(PointRoute(tuple(range(len(batched.indices)))), base, src, tuple(batched.indices))
         return out.movedim(batched.front, batched.source)
 
-    def take_batched(self, values: Tensor, where: Where, where_dims: list) -> Tensor:
+    def take_batched(self, values: Tensor, where: IndexTensors, where_dims: list) -> Tensor:
         batched = _Batched.of(self.dims, values, where, where_dims)
         values = values.movedim(batched.source, batched.front)
         out = gather(PointRoute(tuple(range(len(batched.indices)))), values, tuple(batched.indices))
@@ -167,7 +167,7 @@ class _Batched:
     front: list[int]  # where they are moved to
 
     @staticmethod
-    def of(dims: tuple[int, ...], target: Tensor, where: Where, where_dims: list) -> _Batched:
+    def of(dims: tuple[int, ...], target: Tensor, where: IndexTensors, where_dims: list) -> _Batched:
         batch = len(target)
         single = [
             index.shape if dim is None else index.select(dim, 0).shape

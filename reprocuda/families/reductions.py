@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from ..arguments.transforms import needs_autograd, transforms_active
-from .sums import Where, accumulate, below_autograd, gather, refuse_inference_update, to_front
+from .sums import IndexTensors, accumulate, below_autograd, gather, refuse_inference_update, to_front
 
 # A mean to whose sum self is added, and not counted.
 MEAN_BESIDE = "mean beside self"
 
 
 @dataclass(frozen=True)
-class How:
+class Reduction:
     """What becomes of the contributions to one target: torch's `reduce` and `include_self`; or MEAN_BESIDE."""
 
     reduce: str
@@ -32,7 +32,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Calculus:
+class DerivativeOps:
     """What the derivatives are made of, each of it differentiable.
 
     Attributes:
@@ -47,7 +47,7 @@ class Calculus:
 
 
 @dataclass(frozen=True)
-class Shares:
+class GradientFactors:
     """How a gradient is shared; None stands for a factor of 1, or for all of base.
 
     Attributes:
@@ -79,9 +79,9 @@ class Shares:
         return grad if self.src is None else grad * self.src
 
 
-def _count(calculus: Calculus, own: Tensor, src: Tensor) -> Tensor:
+def _count(derivative_ops: DerivativeOps, own: Tensor, src: Tensor) -> Tensor:
     """How many members of each target are marked."""
-    return calculus.add(own.to(torch.int64), src.to(torch.int64))
+    return derivative_ops.add(own.to(torch.int64), src.to(torch.int64))
 
 
 def is_torchs(base: Tensor, reduce: str) -> bool:
@@ -91,7 +91,9 @@ def is_torchs(base: Tensor, reduce: str) -> bool:
     return reduce == "prod" and base.is_complex() and base.is_cpu
 
 
-def shares(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, how: How) -> Shares:
+def gradient_factors(
+    derivative_ops: DerivativeOps, base: Tensor, src: Tensor, result: Tensor, reduction: Reduction
+) -> GradientFactors:
     """
     Args:
         base, src: what was reduced, src as far as the index reaches.
@@ -100,33 +102,35 @@ def shares(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, how: H
     everything = torch.ones_like(src, dtype=torch.bool)
     nothing = torch.zeros_like(base, dtype=torch.bool)
     kept = None
-    if not how.include_self:
-        kept = _count(calculus, nothing, everything) == 0
-    if how.reduce == "sum":
-        return Shares(kept=kept)
-    if how.reduce in ("mean", MEAN_BESIDE):
-        counts_self = how.include_self and how.reduce != MEAN_BESIDE
-        members = _count(calculus, ~nothing if counts_self else nothing, everything)
-        return Shares(kept=kept, divisor=members.clamp(min=1))
-    if how.reduce == "prod":
-        return _shares_of_product(calculus, base, src, result, kept)
-    base_wins, src_wins = base == result, src == calculus.take(result)
+    if not reduction.include_self:
+        kept = _count(derivative_ops, nothing, everything) == 0
+    if reduction.reduce == "sum":
+        return GradientFactors(kept=kept)
+    if reduction.reduce in ("mean", MEAN_BESIDE):
+        counts_self = reduction.include_self and reduction.reduce != MEAN_BESIDE
+        members = _count(derivative_ops, ~nothing if counts_self else nothing, everything)
+        return GradientFactors(kept=kept, divisor=members.clamp(min=1))
+    if reduction.reduce == "prod":
+        return _factors_of_product(derivative_ops, base, src, result, kept)
+    base_wins, src_wins = base == result, src == derivative_ops.take(result)
     if kept is not None:
         base_wins = base_wins & kept
-    winners = _count(calculus, base_wins, src_wins)
-    return Shares(base_wins.to(base.dtype), kept, src_wins.to(src.dtype), winners)
+    winners = _count(derivative_ops, base_wins, src_wins)
+    return GradientFactors(base_wins.to(base.dtype), kept, src_wins.to(src.dtype), winners)
 
 
-def _shares_of_product(calculus: Calculus, base: Tensor, src: Tensor, result: Tensor, kept: Tensor | None) -> Shares:
+def _factors_of_product(
+    derivative_ops: DerivativeOps, base: Tensor, src: Tensor, result: Tensor, kept: Tensor | None
+) -> GradientFactors:
     """The product of the others: result / x, rounded twice, and 0 or not finite where the result has become so;
     but for an x of 0 the product of all that are not 0, times the other zero where there is one, which second
     derivatives see, and 0 if there are more.
     """
     base_zero, src_zero = base == 0, src == 0
     counts = base_zero if kept is None else base_zero & kept
-    zeros = _count(calculus, counts, src_zero)
-    sum_of_zeros = calculus.add(torch.where(counts, base, 0), torch.where(src_zero, src, 0))
-    others = calculus.reduce(torch.where(base_zero, 1, base), torch.where(src_zero, 1, src))
+    zeros = _count(derivative_ops, counts, src_zero)
+    sum_of_zeros = derivative_ops.add(torch.where(counts, base, 0), torch.where(src_zero, src, 0))
+    others = derivative_ops.reduce(torch.where(base_zero, 1, base), torch.where(src_zero, 1, src))
 
     def factor(x: Tensor, is_zero: Tensor, zeros: Tensor, zero_sum: Tensor, others: Tensor, result: Tensor) -> Tensor:
         by_division = result / torch.where(is_zero, 1, x)
@@ -137,76 +141,76 @@ def _shares_of_product(calculus: Calculus, base: Tensor, src: Tensor, result: Te
     base_factor = factor(base, base_zero, *per_target)
     if kept is not None:  # base alone is its own product
         base_factor = None
-    return Shares(base_factor, kept, factor(src, src_zero, *map(calculus.take, per_target)))
+    return GradientFactors(base_factor, kept, factor(src, src_zero, *map(derivative_ops.take, per_target)))
 
 
-def reduce(route: Any, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
+def reduce(route: Any, base: Tensor, src: Tensor, where: IndexTensors, reduction: Reduction) -> Tensor:
     """`base` and every element of `src` at its target, reduced."""
     if needs_autograd(base, src):
-        return Reduce.apply(base, src, route, how, *where)
+        return Reduce.apply(base, src, route, reduction, *where)
     with below_autograd():
-        return route.reduce(base, src, where, how)
+        return route.reduce(base, src, where, reduction)
 
 
-def reduce_(route: Any, base: Tensor, src: Tensor, where: Where, how: How) -> Tensor:
+def reduce_(route: Any, base: Tensor, src: Tensor, where: IndexTensors, reduction: Reduction) -> Tensor:
     """The same, written into `base`, which is returned."""
     refuse_inference_update(base)
     if base.is_conj() or base.is_neg() or transforms_active() or needs_autograd(base, src):
         # What was there before is needed for the derivative, and such a view has to be resolved: copies, both.
-        return base.copy_(reduce(route, base.clone(), src, where, how))
+        return base.copy_(reduce(route, base.clone(), src, where, reduction))
     with below_autograd():
-        route.reduce_(base, src, where, how)
+        route.reduce_(base, src, where, reduction)
     torch.autograd.graph.increment_version(base)
     return base
 
 
 class Reduce(torch.autograd.Function):
     @staticmethod
-    def forward(base, src, route, how, *where):
+    def forward(base, src, route, reduction, *where):
         with below_autograd():
-            return route.reduce(base, src, where, how)
+            return route.reduce(base, src, where, reduction)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        base, src, ctx.route, ctx.how, *where = inputs
+        base, src, ctx.route, ctx.reduction, *where = inputs
         ctx.where_count, ctx.src_shape = len(where), src.shape
         ctx.save_for_backward(base, src, output, *where)
         ctx.save_for_forward(base, src, output, *where)
 
     @staticmethod
     def backward(ctx, grad):
-        shared, _, where = Reduce._shares(ctx)
-        grad = shared.divided(grad)
-        base_grad = shared.of_base(grad) if ctx.needs_input_grad[0] else None
+        factors, _, where = Reduce._factors(ctx)
+        grad = factors.divided(grad)
+        base_grad = factors.of_base(grad) if ctx.needs_input_grad[0] else None
         src_grad = None
         if ctx.needs_input_grad[1]:
-            src_grad = ctx.route.fit(shared.of_src(gather(ctx.route, grad, where)), ctx.src_shape)
+            src_grad = ctx.route.fit(factors.of_src(gather(ctx.route, grad, where)), ctx.src_shape)
         return base_grad, src_grad, None, None, *[None] * ctx.where_count
 
     @staticmethod
     def jvp(ctx, base_tangent, src_tangent, *_):
-        shared, base, where = Reduce._shares(ctx)
-        tangent = torch.zeros_like(base) if base_tangent is None else shared.of_base(base_tangent)
+        factors, base, where = Reduce._factors(ctx)
+        tangent = torch.zeros_like(base) if base_tangent is None else factors.of_base(base_tangent)
         if src_tangent is not None:
-            part = shared.of_src(ctx.route.read(src_tangent, where))
+            part = factors.of_src(ctx.route.read(src_tangent, where))
             tangent = accumulate(ctx.route, tangent, part, where)
-        return shared.divided(tangent)
+        return factors.divided(tangent)
 
     @staticmethod
-    def _shares(ctx) -> tuple[Shares, Tensor, Where]:
+    def _factors(ctx) -> tuple[GradientFactors, Tensor, IndexTensors]:
         """Also the base and where: saved tensors are unpacked once, as activation checkpointing has them."""
         base, src, result, *where = ctx.saved_tensors
-        route, how, where = ctx.route, ctx.how, tuple(where)
-        calculus = Calculus(
+        route, reduction, where = ctx.route, ctx.reduction, tuple(where)
+        derivative_ops = DerivativeOps(
             take=lambda values: gather(route, values, where),
             add=lambda target, values: accumulate(route, target, values, where),
-            reduce=lambda target, values: reduce(route, target, values, where, how),
+            reduce=lambda target, values: reduce(route, target, values, where, reduction),
         )
-        return shares(calculus, base, route.read(src, where), result, how), base, where
+        return gradient_factors(derivative_ops, base, route.read(src, where), result, reduction), base, where
 
     @staticmethod
-    def vmap(info, in_dims, base, src, route, how, *where):
+    def vmap(info, in_dims, base, src, route, reduction, *where):
         base_dim, src_dim, _, _, *where_dims = in_dims
         base = to_front(base, base_dim, info.batch_size)
         src = to_front(src, src_dim, info.batch_size)
-        return route.batched(base, src, where, where_dims, lambda *parts: reduce(*parts, how)), 0
+        return route.batched(base, src, where, where_dims, lambda *parts: reduce(*parts, reduction)), 0

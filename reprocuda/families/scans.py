@@ -145,22 +145,22 @@ class Logcumsumexp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return _Shares.apply(grad, *ctx.saved_tensors, ctx.dim, True), None
+        return _JacobianProduct.apply(grad, *ctx.saved_tensors, ctx.dim, True), None
 
     @staticmethod
     def jvp(ctx, tangent, _):
         input, output = ctx.saved_tensors
-        shares = _Shares.apply(tangent, input, output, ctx.dim, False)
-        return shares.masked_fill(output == -math.inf, 0)  # of nothing but zeros so far, as torch has it
+        product = _JacobianProduct.apply(tangent, input, output, ctx.dim, False)
+        return product.masked_fill(output == -math.inf, 0)  # of nothing but zeros so far, as torch has it
 
     @staticmethod
     def vmap(info, in_dims, input, dim):
         return Logcumsumexp.apply(input.movedim(in_dims[0], 0), dim + 1), 0
 
 
-def weighted_shares(weights: Tensor, input: Tensor, output: Tensor, dim: int, transposed: bool) -> Tensor:
-    """At k the sum over i <= k of weights[i] * exp(input[i] - output[k]); transposed, at i that over k >= i of
-    weights[k] * exp(input[i] - output[k]).
+def jacobian_product(weights: Tensor, input: Tensor, output: Tensor, dim: int, transposed: bool) -> Tensor:
+    """The Jacobian of log-sum-exps times `weights`: at k the sum over i <= k of weights[i] * exp(input[i] - output[k]);
+    transposed, at i that over k >= i of weights[k] * exp(input[i] - output[k]).
 
     Positive and negative weights are summed apart, by their logarithms: nothing overflows on the way. What is absent
     has a logarithm that is finite still.
@@ -177,11 +177,11 @@ def weighted_shares(weights: Tensor, input: Tensor, output: Tensor, dim: int, tr
     return of_positive(weights) - of_positive(-weights)
 
 
-ops.fragment.impl("logcumsumexp_shares", weighted_shares, "CompositeExplicitAutograd")
+ops.fragment.impl("logcumsumexp_jacobian", jacobian_product, "CompositeExplicitAutograd")
 
 
-def gradients_of_shares(
-    shares: Callable,
+def gradients_of_jacobian_product(
+    product: Callable,
     grad: Tensor,
     weights: Tensor,
     input: Tensor,
@@ -190,19 +190,19 @@ def gradients_of_shares(
     dim: int,
     transposed: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the weights, the input and the output of `shares`, which is weighted_shares as a differentiable operation."""
-    by_weight = shares(grad, input, output, dim, not transposed)
+    """Of the weights, the input and the output of `product`, which is a differentiable jacobian_product."""
+    by_weight = product(grad, input, output, dim, not transposed)
     if transposed:
         return by_weight, grad * result, -(weights * by_weight)
     return by_weight, weights * by_weight, -(grad * result)
 
 
-class _Shares(torch.autograd.Function):
-    """weighted_shares, whose derivatives are such sums again."""
+class _JacobianProduct(torch.autograd.Function):
+    """jacobian_product, whose derivatives are such products again."""
 
     @staticmethod
     def forward(weights: Tensor, input: Tensor, output: Tensor, dim: int, transposed: bool) -> Tensor:
-        return weighted_shares(weights, input, output, dim, transposed)
+        return jacobian_product(weights, input, output, dim, transposed)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -212,19 +212,19 @@ class _Shares(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        gradients = gradients_of_shares(_Shares.apply, grad, *ctx.saved_tensors, ctx.dim, ctx.transposed)
-        return *gradients, None, None
+        compute, tensors = _JacobianProduct.apply, ctx.saved_tensors
+        return *gradients_of_jacobian_product(compute, grad, *tensors, ctx.dim, ctx.transposed), None, None
 
     @staticmethod
     def jvp(ctx, weights_tangent, input_tangent, output_tangent, *_):
         weights, input, output, result = ctx.saved_tensors
         tangent = torch.zeros_like(result)
         if weights_tangent is not None:
-            tangent = tangent + _Shares.apply(weights_tangent, input, output, ctx.dim, ctx.transposed)
+            tangent = tangent + _JacobianProduct.apply(weights_tangent, input, output, ctx.dim, ctx.transposed)
         inside, outside = (output_tangent, input_tangent) if ctx.transposed else (input_tangent, output_tangent)
         if inside is not None:
-            shares = _Shares.apply(weights * inside, input, output, ctx.dim, ctx.transposed)
-            tangent = tangent - shares if ctx.transposed else tangent + shares
+            product = _JacobianProduct.apply(weights * inside, input, output, ctx.dim, ctx.transposed)
+            tangent = tangent - product if ctx.transposed else tangent + product
         if outside is not None:
             tangent = tangent + outside * result if ctx.transposed else tangent - outside * result
         return tangent
@@ -235,4 +235,4 @@ class _Shares(torch.autograd.Function):
             to_front(tensor, where, info.batch_size)
             for tensor, where in zip((weights, input, output), in_dims[:3], strict=True)
         )
-        return _Shares.apply(*tensors, dim + 1, transposed), 0
+        return _JacobianProduct.apply(*tensors, dim + 1, transposed), 0

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..arguments.checks import checks
 from ..arguments.transforms import needs_autograd, needs_operators
 from ..plan import SegmentPlan, has_data
-from .reductions import MEAN_BESIDE, Calculus, How, reduce, shares
+from .reductions import MEAN_BESIDE, DerivativeOps, Reduction, gradient_factors, reduce
 from .routes import PlanRoute
 from .sums import accumulate, gather
 
@@ -73,7 +73,7 @@ def layout(
 ) -> Layout:
     """
     Raises:
-        ValueError: torch has to judge these arguments.
+        ValueError: torch decides about these arguments.
         RuntimeError: offsets that fall or leave `data`. On CUDA, where reading them waits for the device, they are
             bounded instead, unless check_indices asks for it or torch reads them, too.
     """
@@ -170,15 +170,15 @@ def reduce_segments(
 ) -> Tensor:
     """
     Raises:
-        ValueError, RuntimeError: as `layout`; a reduction that torch has to judge.
+        ValueError, RuntimeError: as `layout`; a reduction about which torch decides.
     """
-    how = How(_reduction(reduce), include_self=initial is not None or reduce == "prod")
+    reduction = Reduction(_reduction(reduce), include_self=initial is not None or reduce == "prod")
     where = layout(data, lengths, indices, offsets, axis, unsafe)
     rows = where.rows(data)
     if where.margins and (needs_operators("segment_reduce") or needs_autograd(rows)):
         # Else a NaN in the margins would get a gradient: 0 times it.
         rows = rows.masked_fill(where.is_outside(rows.dim()), 1)
-    return where.result(_reduced(rows, where.plan, how, initial))
+    return where.result(_reduced(rows, where.plan, reduction, initial))
 
 
 def _reduction(name: str) -> str:
@@ -187,21 +187,21 @@ def _reduction(name: str) -> str:
     return _REDUCTIONS[name]
 
 
-def _reduced(rows: Tensor, plan: SegmentPlan, how: How, initial: float | None) -> Tensor:
-    start = _INITIAL[how.reduce] if initial is None else _representable(initial, rows.dtype, plan.num_segments)
+def _reduced(rows: Tensor, plan: SegmentPlan, reduction: Reduction, initial: float | None) -> Tensor:
+    start = _INITIAL[reduction.reduce] if initial is None else _representable(initial, rows.dtype, plan.num_segments)
     base = torch.full((plan.num_segments, *rows.shape[1:]), start, dtype=rows.dtype, device=rows.device)
-    if how.reduce == "sum":
+    if reduction.reduce == "sum":
         return _add(base, plan, rows)
-    if how.reduce == "mean":
+    if reduction.reduce == "mean":
         if not initial:
-            return _reduce(base, plan, rows, How("mean", include_self=False))
-        return _reduce(base, plan, rows, How(MEAN_BESIDE))
-    competes = how.reduce != "prod" and initial is not None
+            return _reduce(base, plan, rows, Reduction("mean", include_self=False))
+        return _reduce(base, plan, rows, Reduction(MEAN_BESIDE))
+    competes = reduction.reduce != "prod" and initial is not None
     if not competes or not (needs_operators("segment_reduce") or needs_autograd(rows)):
-        return _reduce(base, plan, rows, how)
+        return _reduce(base, plan, rows, reduction)
     # Beside an equal initial value torch gives the whole gradient to the members.
-    result = _reduce(base, plan, rows, How(how.reduce, include_self=False))
-    sign = 1 if how.reduce == "amax" else -1
+    result = _reduce(base, plan, rows, Reduction(reduction.reduce, include_self=False))
+    sign = 1 if reduction.reduce == "amax" else -1
     beyond = result.signbit() if sign > 0 else base.signbit()  # -0 is the smaller of two zeros
     of_zeros = (base == 0) & (result == 0) & (base.signbit() != result.signbit()) & beyond
     wins = (sign * base > sign * result) | of_zeros | (base.isnan() & ~result.isnan())
@@ -228,24 +228,24 @@ def _add(base: Tensor, plan: SegmentPlan, rows: Tensor) -> Tensor:
     return accumulate(PlanRoute(plan), base, rows, ())
 
 
-def _reduce(base: Tensor, plan: SegmentPlan, rows: Tensor, how: How) -> Tensor:
+def _reduce(base: Tensor, plan: SegmentPlan, rows: Tensor, reduction: Reduction) -> Tensor:
     if needs_operators("segment_reduce"):
-        return PlanRoute(plan).reduce(base, rows, (), how)
-    return reduce(PlanRoute(plan), base, rows, (), how)
+        return PlanRoute(plan).reduce(base, rows, (), reduction)
+    return reduce(PlanRoute(plan), base, rows, (), reduction)
 
 
 def product_gradient(grad: Tensor, output: Tensor, data: Tensor, where: Layout, initial: float | None) -> Tensor:
     """The gradient of `data`, of whose segments `output` holds the products; not differentiable."""
     route, rows = PlanRoute(where.plan), where.rows(data)
-    calculus = Calculus(
+    derivative_ops = DerivativeOps(
         take=lambda values: gather(route, values, ()),
         add=lambda target, values: accumulate(route, target, values, ()),
-        reduce=lambda target, values: reduce(route, target, values, (), How("prod")),
+        reduce=lambda target, values: reduce(route, target, values, (), Reduction("prod")),
     )
     result = where.planned(output)
     base = torch.full_like(result, 1.0 if initial is None else initial)
-    factors = shares(calculus, base, rows, result, How("prod"))
-    of_rows = factors.of_src(calculus.take(where.planned(grad)))
+    factors = gradient_factors(derivative_ops, base, rows, result, Reduction("prod"))
+    of_rows = factors.of_src(derivative_ops.take(where.planned(grad)))
     if where.margins:
         of_rows = of_rows.masked_fill(where.is_outside(of_rows.dim()), 0)
     return of_rows.reshape(data.shape)

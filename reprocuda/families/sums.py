@@ -20,7 +20,7 @@ from torch import Tensor
 from ..arguments.alpha import Alpha, conjugate
 from ..arguments.transforms import needs_autograd, transforms_active
 
-Where = tuple[Tensor, ...]
+IndexTensors = tuple[Tensor, ...]
 
 below_autograd = torch._C._AutoDispatchBelowAutograd
 
@@ -33,7 +33,7 @@ def refuse_inference_update(target: Tensor) -> None:
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed.")
 
 
-def accumulate(route: Any, base: Tensor | None, src: Tensor, where: Where, alpha: Alpha = 1) -> Tensor:
+def accumulate(route: Any, base: Tensor | None, src: Tensor, where: IndexTensors, alpha: Alpha = 1) -> Tensor:
     """`base` (None: nothing) plus alpha times every element of `src` at its target."""
     if needs_autograd(base, src):
         return Accumulate.apply(base, src, route, alpha, *where)
@@ -41,7 +41,7 @@ def accumulate(route: Any, base: Tensor | None, src: Tensor, where: Where, alpha
         return route.add(base, src, where, alpha)
 
 
-def accumulate_(route: Any, base: Tensor, src: Tensor, where: Where, alpha: Alpha = 1) -> Tensor:
+def accumulate_(route: Any, base: Tensor, src: Tensor, where: IndexTensors, alpha: Alpha = 1) -> Tensor:
     """The same, written into `base`, which is returned."""
     return write_in_place(
         base,
@@ -83,7 +83,7 @@ def _refuse_leaf(base: Tensor) -> None:
         raise RuntimeError(f"{what} Variable that requires grad is being used in an in-place operation.")
 
 
-def gather(route: Any, values: Tensor, where: Where) -> Tensor:
+def gather(route: Any, values: Tensor, where: IndexTensors) -> Tensor:
     """The target of every source element, by torch's own kernels: reading sums nothing."""
     if needs_autograd(values):
         return Gather.apply(values, route, *where)

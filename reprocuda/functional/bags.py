@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .. import ops
 from ..arguments.checks import checks
-from ..arguments.irregular import judge
+from ..arguments.irregular import torch_or_refuse
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_autograd, needs_operators
 from ..families.bags import (
@@ -18,10 +18,10 @@ from ..families.bags import (
     Largest,
     SparseRows,
     boundaries,
-    check_indices,
     gathered,
     make_bags,
     reduce,
+    require_rows_in_table,
     unchecked_bags,
 )
 from ..families.lookup import renormalise
@@ -125,7 +125,7 @@ def embedding_bag(
         )
         return values
     if weight.is_cuda and checks.on:
-        check_indices(indices, num_rows)
+        require_rows_in_table(indices, num_rows)
     differentiates = needs_autograd(weight, factors)
     if padding < 0 and offsets.shape[0] > 0 and (weight.is_cuda or not differentiates):
         bags = unchecked_bags(indices, offsets, include_last_offset)
@@ -133,7 +133,7 @@ def embedding_bag(
         try:
             bags = make_bags(indices, offsets, include_last_offset, padding, num_rows)
         except ValueError as reason:
-            return judge("embedding_bag", reason, native, weight)
+            return torch_or_refuse("embedding_bag", reason, native, weight)
     if not differentiates:
         try:
             return reduce(weight, bags, MODES[mode], factors)[0]
@@ -142,8 +142,8 @@ def embedding_bag(
                 raise
             try:
                 boundaries(indices, offsets, include_last_offset)
-            except ValueError as reason:  # by the offsets that the user gave, which torch judges
-                return judge("embedding_bag", reason, native, weight)
+            except ValueError as reason:  # by the offsets that the user gave, about which torch decides
+                return torch_or_refuse("embedding_bag", reason, native, weight)
             raise error from None
     return _of_bags(weight, bags, MODES[mode], factors, scale_grad_by_freq, sparse)
 
@@ -153,7 +153,7 @@ def _of_bags(
 ) -> Tensor:
     rows = bags.rows
     if sparse and weight.requires_grad and torch.is_grad_enabled():
-        check_indices(rows, weight.shape[0])
+        require_rows_in_table(rows, weight.shape[0])
         used, rows = torch.unique(rows, return_inverse=True)
         weight = SparseRows.apply(weight, used)
     if mode == MAX:

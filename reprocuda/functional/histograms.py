@@ -151,7 +151,7 @@ def _is_end(value: Number) -> bool:
 
 
 def _around_one_value(input: Tensor, bins: int, value: float) -> Tensor | None:
-    """histc of the bins that lie around `value`, one wide altogether; None: torch is to judge the arguments."""
+    """histc of the bins that lie around `value`, one wide altogether; None: torch decides about the arguments."""
     if input.is_floating_point():
         if _records(input):
             return ops.histc(input, bins, value, value)

@@ -14,8 +14,15 @@ from torch import Tensor
 from .. import ops
 from ..arguments.alpha import Number
 from ..arguments.autocast import widest
-from ..arguments.checks import check_range, check_range_first, checks
-from ..arguments.irregular import OVERLAP, judge, judge_in_place, overlaps_itself, refusal, refuse_own_overlap
+from ..arguments.checks import check_before_writing, check_on_device, checks
+from ..arguments.irregular import (
+    OVERLAP,
+    overlaps_itself,
+    refusal,
+    refuse_own_overlap,
+    torch_or_refuse,
+    torch_or_refuse_,
+)
 from ..arguments.layout import laid_out_as
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_operators, transforms_active
@@ -104,7 +111,7 @@ def scatter(
             return ops.scatter(input, dim, index, src)
         return overwrite(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
-        return judge("scatter", reason, torch.scatter, input, dim, index, src, overwrites=True)
+        return torch_or_refuse("scatter", reason, torch.scatter, input, dim, index, src, overwrites=True)
 
 
 @typed
@@ -141,7 +148,7 @@ def scatter_(
         return overwrite_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
         native_ = torch.Tensor.scatter_
-        return judge_in_place("scatter_", reason, native_, input, dim, index, src, overwrites=True)
+        return torch_or_refuse_("scatter_", reason, native_, input, dim, index, src, overwrites=True)
 
 
 def _widest_on_cpu(input: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,7 +207,7 @@ def index_copy(
             return ops.index_copy(input, dim, index, source)
         return overwrite(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,))
     except ValueError as reason:
-        return judge("index_copy", reason, torch.index_copy, input, dim, index, source, overwrites=True)
+        return torch_or_refuse("index_copy", reason, torch.index_copy, input, dim, index, source, overwrites=True)
 
 
 @typed
@@ -221,7 +228,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
         return overwrite_(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,))
     except ValueError as reason:
         native_ = torch.Tensor.index_copy_
-        return judge_in_place("index_copy_", reason, native_, input, dim, index, source, overwrites=True)
+        return torch_or_refuse_("index_copy_", reason, native_, input, dim, index, source, overwrites=True)
 
 
 def _named(function: str, error: IndexError) -> IndexError:
@@ -270,7 +277,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     if not _fills_by_points(input, dim, index, value):
         if checks.on and _can_look(input, dim, index):
             size = input.shape[dim] if input.dim() else 1
-            check_range("index_fill", index, -size, size)
+            check_on_device("index_fill", index, -size, size)
         return torch.index_fill(input, dim, index, value)
     try:
         return index_put(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
@@ -294,7 +301,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
     if not _fills_by_points(input, dim, index, value):
         if _can_look(input, dim, index):
             size = input.shape[dim] if input.dim() else 1
-            check_range_first("index_fill_", index, -size, size)
+            check_before_writing("index_fill_", index, -size, size)
         return input.index_fill_(dim, index, value)
     try:
         return index_put_(input, [None] * wrap_dim(dim, input.dim()) + [index.reshape(-1)], value)
@@ -332,7 +339,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     """
     if _put_is_irregular(input, index, source):
         reason = ValueError("put(): the arguments do not match")
-        return judge("put", reason, torch.put, input, index, source, accumulate, overwrites=not accumulate)
+        return torch_or_refuse("put", reason, torch.put, input, index, source, accumulate, overwrites=not accumulate)
     try:
         flat = index_put(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     except IndexError as error:
@@ -354,7 +361,7 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
     if _put_is_irregular(input, index, source):
         reason = ValueError("put_(): the arguments do not match")
         native_ = torch.Tensor.put_
-        return judge_in_place("put_", reason, native_, input, index, source, accumulate, overwrites=not accumulate)
+        return torch_or_refuse_("put_", reason, native_, input, index, source, accumulate, overwrites=not accumulate)
     plain = has_data(input) and not needs_operators("put_") and not transforms_active()
     if plain and torch._debug_has_internal_overlap(input) == 1:
         return input.put_(index, source, accumulate)  # which raises

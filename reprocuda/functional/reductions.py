@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..arguments.irregular import judge, judge_in_place
+from ..arguments.irregular import torch_or_refuse, torch_or_refuse_
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_operators
-from ..families.reductions import How, is_torchs, reduce, reduce_
+from ..families.reductions import Reduction, is_torchs, reduce, reduce_
 from ..families.routes import ElementRoute, Route, RowRoute
 from .support import replace_with, wrap_dim, write_out
 
@@ -63,7 +63,7 @@ def scatter_reduce(
         >>> reprocuda.scatter_reduce(torch.ones(3), 0, index, src, "mean", include_self=False)
         tensor([3.5000, 3.0000, 1.0000])
     """
-    return _reduced(_SCATTER, input, dim, index, src, How(reduce, include_self), out)
+    return _reduced(_SCATTER, input, dim, index, src, Reduction(reduce, include_self), out)
 
 
 @typed
@@ -79,7 +79,7 @@ def scatter_reduce_(
         >>> reprocuda.scatter_reduce_(torch.zeros(2), 0, torch.tensor([1, 1]), torch.tensor([3., 4.]), "amax")
         tensor([0., 4.])
     """
-    return _reduced_in_place(_SCATTER, input, dim, index, src, How(reduce, include_self))
+    return _reduced_in_place(_SCATTER, input, dim, index, src, Reduction(reduce, include_self))
 
 
 @typed
@@ -121,7 +121,7 @@ def index_reduce(
         >>> reprocuda.index_reduce(torch.zeros(2), 0, torch.tensor([1, 1]), torch.tensor([-3., 4.]), "amin")
         tensor([ 0., -3.])
     """
-    return _reduced(_INDEX, input, dim, index, source, How(reduce, include_self), out)
+    return _reduced(_INDEX, input, dim, index, source, Reduction(reduce, include_self), out)
 
 
 @typed
@@ -137,7 +137,7 @@ def index_reduce_(
         >>> reprocuda.index_reduce_(torch.ones(2), 0, torch.tensor([1, 1]), torch.tensor([3., 4.]), "prod")
         tensor([ 1., 12.])
     """
-    return _reduced_in_place(_INDEX, input, dim, index, source, How(reduce, include_self))
+    return _reduced_in_place(_INDEX, input, dim, index, source, Reduction(reduce, include_self))
 
 
 class _Operator:
@@ -157,17 +157,17 @@ _INDEX = _Operator("index_reduce", RowRoute, ops.index_reduce, ops.index_reduce_
 
 
 def _reduced(
-    op: _Operator, input: Tensor, dim: int, index: Tensor, src: Tensor, how: How, out: Tensor | None
+    op: _Operator, input: Tensor, dim: int, index: Tensor, src: Tensor, reduction: Reduction, out: Tensor | None
 ) -> Tensor:
-    if is_torchs(input, how.reduce):
+    if is_torchs(input, reduction.reduce):
         given = {} if out is None else {"out": out}
-        return op.native(input, dim, index, src, how.reduce, include_self=how.include_self, **given)
+        return op.native(input, dim, index, src, reduction.reduce, include_self=reduction.include_self, **given)
     if out is not None:
         return write_out(
             op.name,
-            lambda: _reduced(op, input, dim, index, src, how, None),
-            lambda: op.out(input, dim, index, src, how.reduce, how.include_self, out),
-            lambda: op.native(input, dim, index, src, how.reduce, include_self=how.include_self, out=out),
+            lambda: _reduced(op, input, dim, index, src, reduction, None),
+            lambda: op.out(input, dim, index, src, reduction.reduce, reduction.include_self, out),
+            lambda: op.native(input, dim, index, src, reduction.reduce, include_self=reduction.include_self, out=out),
             out,
             input,
             src,
@@ -175,21 +175,23 @@ def _reduced(
         )
     try:
         if needs_operators(op.name):
-            return op.direct(input, dim, index, src, how.reduce, how.include_self)
-        return reduce(op.route(wrap_dim(dim, input.dim())), input, src, (index,), how)
+            return op.direct(input, dim, index, src, reduction.reduce, reduction.include_self)
+        return reduce(op.route(wrap_dim(dim, input.dim())), input, src, (index,), reduction)
     except ValueError as reason:
-        keywords = {"include_self": how.include_self}
-        return judge(op.name, reason, op.native, input, dim, index, src, how.reduce, **keywords)
+        keywords = {"include_self": reduction.include_self}
+        return torch_or_refuse(op.name, reason, op.native, input, dim, index, src, reduction.reduce, **keywords)
 
 
-def _reduced_in_place(op: _Operator, input: Tensor, dim: int, index: Tensor, src: Tensor, how: How) -> Tensor:
-    if is_torchs(input, how.reduce):
-        return op.native_(input, dim, index, src, how.reduce, include_self=how.include_self)
+def _reduced_in_place(
+    op: _Operator, input: Tensor, dim: int, index: Tensor, src: Tensor, reduction: Reduction
+) -> Tensor:
+    if is_torchs(input, reduction.reduce):
+        return op.native_(input, dim, index, src, reduction.reduce, include_self=reduction.include_self)
     if needs_operators(f"{op.name}_"):
         # Of a copy: the derivative needs what was there before.
-        return replace_with(input, _reduced(op, input.clone(), dim, index, src, how, None))
+        return replace_with(input, _reduced(op, input.clone(), dim, index, src, reduction, None))
     try:
-        return reduce_(op.route(wrap_dim(dim, input.dim())), input, src, (index,), how)
+        return reduce_(op.route(wrap_dim(dim, input.dim())), input, src, (index,), reduction)
     except ValueError as reason:
-        keywords = {"include_self": how.include_self}
-        return judge_in_place(f"{op.name}_", reason, op.native_, input, dim, index, src, how.reduce, **keywords)
+        keywords = {"include_self": reduction.include_self}
+        return torch_or_refuse_(f"{op.name}_", reason, op.native_, input, dim, index, src, reduction.reduce, **keywords)

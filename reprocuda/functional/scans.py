@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import ops
-from ..arguments.irregular import judge, judge_in_place
+from ..arguments.irregular import torch_or_refuse, torch_or_refuse_
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_operators, transforms_active
 from ..families.scans import Cumprod, Cumsum, Logcumsumexp
@@ -48,7 +48,7 @@ def _along(op: str, source: Tensor, dim: int, native: Callable[[], Tensor]) -> T
             return _FUNCTIONS[op].apply(source, wrap_dim(dim, source.dim()))
         return _COMPILED[op](source, dim)
     except ValueError as reason:
-        return judge(op, reason, lambda *_: native(), source)
+        return torch_or_refuse(op, reason, lambda *_: native(), source)
 
 
 def _along_out(op: str, source: Tensor, dim: int, out: Tensor, native: Callable[[], Tensor]) -> Tensor:
@@ -88,7 +88,7 @@ def _in_place(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Te
     try:
         _COMPILED_IN_PLACE[op](input, dim)
     except ValueError as reason:
-        return judge_in_place(f"{op}_", reason, native, input, dim)
+        return torch_or_refuse_(f"{op}_", reason, native, input, dim)
     torch.autograd.graph.increment_version(input)
     return input
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..arguments.alpha import Number
-from ..arguments.irregular import judge
+from ..arguments.irregular import torch_or_refuse
 from ..arguments.signatures import typed
 from ..families.segments import reduce_segments
 
@@ -62,4 +62,5 @@ def segment_reduce(
         return reduce_segments(data, reduce, lengths, indices, offsets, axis, unsafe, initial)
     except ValueError as reason:
         keywords = {"lengths": lengths, "indices": indices, "offsets": offsets, "axis": axis, "unsafe": unsafe}
-        return judge("segment_reduce", reason, torch.segment_reduce, data, reduce, **keywords, initial=initial)
+        native = torch.segment_reduce
+        return torch_or_refuse("segment_reduce", reason, native, data, reduce, **keywords, initial=initial)

@@ -14,7 +14,7 @@ from torch import Tensor
 from .. import ops
 from ..arguments.alpha import Alpha, python_number, split_alpha
 from ..arguments.autocast import widest
-from ..arguments.irregular import judge, judge_in_place
+from ..arguments.irregular import torch_or_refuse, torch_or_refuse_
 from ..arguments.layout import laid_out_as
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_operators
@@ -75,7 +75,7 @@ def index_add(
             return ops.index_add(input, dim, index, source, *split_alpha(alpha, input.dtype))
         return sums.accumulate(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
-        return judge("index_add", reason, torch.index_add, input, dim, _targets(index), source, alpha=alpha)
+        return torch_or_refuse("index_add", reason, torch.index_add, input, dim, _targets(index), source, alpha=alpha)
 
 
 @typed
@@ -99,7 +99,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor | SegmentPlan, source: Ten
         return sums.accumulate_(RowRoute(wrap_dim(dim, input.dim())), input, source, (index,), alpha)
     except ValueError as reason:
         native_ = torch.Tensor.index_add_
-        return judge_in_place("index_add_", reason, native_, input, dim, _targets(index), source, alpha=alpha)
+        return torch_or_refuse_("index_add_", reason, native_, input, dim, _targets(index), source, alpha=alpha)
 
 
 def _targets(index: Tensor | SegmentPlan) -> Tensor:
@@ -189,7 +189,7 @@ def scatter_add(
             return ops.scatter_add(input, dim, index, src)
         return sums.accumulate(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
-        return judge("scatter_add", reason, torch.scatter_add, input, dim, index, src)
+        return torch_or_refuse("scatter_add", reason, torch.scatter_add, input, dim, index, src)
 
 
 @typed
@@ -208,7 +208,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     try:
         return sums.accumulate_(ElementRoute(wrap_dim(dim, input.dim())), input, src, (index,))
     except ValueError as reason:
-        return judge_in_place("scatter_add_", reason, torch.Tensor.scatter_add_, input, dim, index, src)
+        return torch_or_refuse_("scatter_add_", reason, torch.Tensor.scatter_add_, input, dim, index, src)
 
 
 @typed
@@ -258,8 +258,8 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
             result = combine(PointRoute(tuple(dims)), input, values, tuple(tensors))
         return laid_out_as(result, input)
     except ValueError as reason:
-        native = torch.ops.aten.index_put
-        return judge("index_put", reason, native, input, list(indices), values, accumulate, overwrites=not accumulate)
+        arguments = input, list(indices), values, accumulate
+        return torch_or_refuse("index_put", reason, torch.ops.aten.index_put, *arguments, overwrites=not accumulate)
 
 
 def _overwrite_masked(input: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor:
@@ -294,7 +294,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
         return combine_(PointRoute(tuple(dims)), input, values, tuple(tensors))
     except ValueError as reason:
         native_ = torch.ops.aten.index_put_
-        return judge_in_place(
+        return torch_or_refuse_(
             "index_put_", reason, native_, input, list(indices), values, accumulate, overwrites=not accumulate
         )
 

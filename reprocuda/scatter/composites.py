@@ -62,13 +62,13 @@ def scatter_std(
         size = out.shape[dim]
     else:
         size = size_of_result(op, where, dim_size)
-    wide = _wide(src)
+    wide = _at_least_float32(src)
     zeros = wide.new_zeros(result_shape(src, dim, size))
     if src.numel() == 0 and out is None:
         return _of_nothing(zeros, src)
     mean = functional.scatter_reduce(zeros, dim, where, wide, "mean", include_self=False)
     deviation = wide - reading.gather(mean, dim, where)
-    start = None if out is None else _wide(out).clone()
+    start = None if out is None else _at_least_float32(out).clone()
     squares = scatter_sum(deviation * deviation, where, dim, start, size)
     divisor = counts(index, src, dim, size).sub_(1 if unbiased else 0).clamp_(min=1).to(torch.float64)
     # In float64: the dtype of src may not hold the number of elements.
@@ -106,7 +106,7 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1, dim_size: int | N
     """
     op = "scatter_softmax"
     where, dim, size = _groups(op, src, index, dim, dim_size)
-    wide = _wide(src)
+    wide = _at_least_float32(src)
     powers = exp(wide - reading.gather(_largest(wide, where, dim, size), dim, where))
     sums = scatter_sum(powers, where, dim, dim_size=size)
     return laid_out_as((powers / reading.gather(sums, dim, where)).to(src.dtype), src)
@@ -130,7 +130,7 @@ def scatter_log_softmax(
     """
     op = "scatter_log_softmax"
     where, dim, size = _groups(op, src, index, dim, dim_size)
-    dtype, src = src.dtype, _wide(src)
+    dtype, src = src.dtype, _at_least_float32(src)
     centred = src - reading.gather(_largest(src, where, dim, size), dim, where)
     sums = scatter_sum(exp(centred), where, dim, dim_size=size)
     return (centred - reading.gather(log(sums + eps), dim, where)).to(dtype)
@@ -176,8 +176,8 @@ def scatter_logsumexp(
     where, dim, size = _groups(op, src, index, dim, dim_size)
     if src.numel() == 0 and out is None:
         return _of_nothing(src.new_zeros(result_shape(src, dim, size)), src)
-    dtype, src = src.dtype, _wide(src)
-    own = None if out is None else _wide(out).clone()
+    dtype, src = src.dtype, _at_least_float32(src)
+    own = None if out is None else _at_least_float32(out).clone()
     largest = _largest(src, where, dim, size, own)
     centre = torch.where(largest.isinf(), 0, largest)  # of infinities the difference would be NaN
     start = None if own is None else exp(own - centre).clone()
@@ -202,7 +202,7 @@ def _of_nothing(zeros: Tensor, src: Tensor) -> Tensor:
     return zeros.to(src.dtype) + src.sum()
 
 
-def _wide(values: Tensor) -> Tensor:
+def _at_least_float32(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 

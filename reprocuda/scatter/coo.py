@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..arguments.signatures import typed
-from .reductions import add, average, compete
+from .reductions import add, extremum_by_index, mean_by_index
 from .support import check_index, gathered, last_dim, named, reports_index, restated, values
 
 
@@ -78,7 +78,7 @@ def segment_mean_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_
         tensor([1.5000, 0.0000, 4.0000])
     """
     index, dim = _coo("segment_mean_coo", src, index)
-    return average("segment_mean_coo", src, index, dim, out, dim_size)
+    return mean_by_index("segment_mean_coo", src, index, dim, out, dim_size)
 
 
 @typed
@@ -100,7 +100,7 @@ def segment_min_coo(
         (tensor([1., 0., 4.]), tensor([0, 3, 2]))
     """
     index, dim = _coo("segment_min_coo", src, index)
-    return compete("segment_min_coo", src, index, dim, out, dim_size, largest=False)
+    return extremum_by_index("segment_min_coo", src, index, dim, out, dim_size, largest=False)
 
 
 @typed
@@ -122,7 +122,7 @@ def segment_max_coo(
         (tensor([2., 0., 4.]), tensor([1, 3, 2]))
     """
     index, dim = _coo("segment_max_coo", src, index)
-    return compete("segment_max_coo", src, index, dim, out, dim_size, largest=True)
+    return extremum_by_index("segment_max_coo", src, index, dim, out, dim_size, largest=True)
 
 
 @typed

@@ -13,8 +13,8 @@ from torch import Tensor
 from .. import functional
 from ..arguments.signatures import typed
 from ..plan import SegmentPlan, has_data
-from .reductions import add, average, compete
-from .support import check_index, check_out, deliver, gathered, last_dim, named, result_shape, values
+from .reductions import add, extremum_by_index, mean_by_index
+from .support import check_index, check_out, gathered, last_dim, named, result_shape, values, write_or_return
 
 
 @typed
@@ -81,7 +81,7 @@ def segment_mean_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> 
     """
     op = "segment_mean_csr"
     _check_csr(op, src, indptr)
-    return _reduced(op, src, indptr, out, lambda *arguments: average(op, *arguments))
+    return _reduced(op, src, indptr, out, lambda *arguments: mean_by_index(op, *arguments))
 
 
 @typed
@@ -101,7 +101,7 @@ def segment_min_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> t
     """
     op = "segment_min_csr"
     _check_csr(op, src, indptr)
-    return _reduced(op, src, indptr, out, lambda *arguments: compete(op, *arguments, largest=False))
+    return _reduced(op, src, indptr, out, lambda *arguments: extremum_by_index(op, *arguments, largest=False))
 
 
 @typed
@@ -121,7 +121,7 @@ def segment_max_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> t
     """
     op = "segment_max_csr"
     _check_csr(op, src, indptr)
-    return _reduced(op, src, indptr, out, lambda *arguments: compete(op, *arguments, largest=True))
+    return _reduced(op, src, indptr, out, lambda *arguments: extremum_by_index(op, *arguments, largest=True))
 
 
 @typed
@@ -187,14 +187,14 @@ def gather_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor
     _check_rising(op, indptr, count)
     if count == 0 or size == 0:  # zeros and nothing of src, whose gradient is not to be missing for that
         zeros = src.new_zeros(result_shape(src, dim, count))
-        return deliver(op, zeros + src.narrow(dim, 0, 0).sum().to(src.dtype), src, dim, out)
+        return write_or_return(op, zeros + src.narrow(dim, 0, 0).sum().to(src.dtype), src, dim, out)
     segments = _segments(indptr, count)
     outside = segments == size
     result = gathered(op, src, segments.clamp(max=size - 1), dim, None)
     if not (has_data(outside) and outside.is_cpu) or bool(outside.any()):
         outside = outside.reshape(list(outside.shape) + [1] * (src.dim() - outside.dim()))
         result = torch.where(outside, torch.zeros_like(result) if out is None else out, result)
-    return deliver(op, result, src, dim, out)
+    return write_or_return(op, result, src, dim, out)
 
 
 def _check_csr(op: str, src: Tensor, indptr: Tensor) -> int:
@@ -245,7 +245,7 @@ def _sum(op: str, src: Tensor, indptr: Tensor, out: Tensor | None) -> Tensor:
         _check_rising(op, indptr, src.shape[dim])
         plan = SegmentPlan.from_offsets(indptr.reshape(-1), num_rows=src.shape[dim])
         zeros = src.new_zeros(result_shape(src, dim, size))
-        return deliver(op, functional.index_add_(zeros, dim, plan, src), src, dim, out)
+        return write_or_return(op, functional.index_add_(zeros, dim, plan, src), src, dim, out)
     return _reduced(op, src, indptr, out, lambda *arguments: add(op, *arguments))
 
 
@@ -260,8 +260,8 @@ def _reduced(op: str, src: Tensor, indptr: Tensor, out: Tensor | None, reduce: C
     result = reduce(src, index, dim, None, size + 1)  # one more segment, for the elements outside of all
     if isinstance(result, tuple):
         values, positions = (part.narrow(dim, 0, size) for part in result)
-        return deliver(op, values, src, dim, out), positions.contiguous()
-    return deliver(op, result.narrow(dim, 0, size), src, dim, out)
+        return write_or_return(op, values, src, dim, out), positions.contiguous()
+    return write_or_return(op, result.narrow(dim, 0, size), src, dim, out)
 
 
 _CSR = {

@@ -9,7 +9,7 @@ from .. import functional
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_autograd, needs_operators, transforms_active
 from ..families.extrema import extremum
-from ..families.reductions import MEAN_BESIDE, How, reduce_
+from ..families.reductions import MEAN_BESIDE, Reduction, reduce_
 from ..families.routes import ElementRoute
 from ..functional.support import replace_with
 from .support import align, check_out, reports_index, result_shape, size_of_result
@@ -126,10 +126,10 @@ def scatter_mean(
         >>> reprocuda.scatter.scatter_mean(torch.tensor([1., 2., 4.]), torch.tensor([0, 2, 2]))
         tensor([1., 0., 3.])
     """
-    return average("scatter_mean", src, index, dim, out, dim_size)
+    return mean_by_index("scatter_mean", src, index, dim, out, dim_size)
 
 
-def average(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> Tensor:
+def mean_by_index(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None) -> Tensor:
     """`scatter_mean`, under the name `op`."""
     index, dim = align(op, src, index, dim)
     if out is None:
@@ -140,8 +140,8 @@ def average(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, d
         raise NotImplementedError(f"{op}(): src must be numbers, which have a mean, got {src.dtype}")
     route = ElementRoute(dim)
     if needs_operators(op):
-        return replace_with(out, route.reduce(out.clone(), src, (index,), How(MEAN_BESIDE)))
-    return reduce_(route, out, src, (index,), How(MEAN_BESIDE))
+        return replace_with(out, route.reduce(out.clone(), src, (index,), Reduction(MEAN_BESIDE)))
+    return reduce_(route, out, src, (index,), Reduction(MEAN_BESIDE))
 
 
 def counts(index: Tensor, src: Tensor, dim: int, size: int) -> Tensor:
@@ -180,7 +180,7 @@ def scatter_min(
         >>> reprocuda.scatter.scatter_min(torch.tensor([5., 2., 2.]), torch.tensor([0, 2, 2]))
         (tensor([5., 0., 2.]), tensor([0, 3, 1]))
     """
-    return compete("scatter_min", src, index, dim, out, dim_size, largest=False)
+    return extremum_by_index("scatter_min", src, index, dim, out, dim_size, largest=False)
 
 
 @typed
@@ -215,10 +215,10 @@ def scatter_max(
         >>> reprocuda.scatter.scatter_max(torch.tensor([5., 2., 2.]), torch.tensor([0, 2, 2]), dim_size=4)
         (tensor([5., 0., 2., 0.]), tensor([0, 3, 1, 3]))
     """
-    return compete("scatter_max", src, index, dim, out, dim_size, largest=True)
+    return extremum_by_index("scatter_max", src, index, dim, out, dim_size, largest=True)
 
 
-def compete(
+def extremum_by_index(
     op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size: int | None, largest: bool
 ) -> tuple[Tensor, Tensor]:
     """`scatter_max` or `scatter_min`, under the name `op`."""

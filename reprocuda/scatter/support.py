@@ -135,7 +135,7 @@ def last_dim(op: str, name: str, index: Tensor, src: Tensor) -> int:
     return index.dim() - 1
 
 
-def deliver(op: str, result: Tensor, src: Tensor, dim: int, out: Tensor | None) -> Tensor:
+def write_or_return(op: str, result: Tensor, src: Tensor, dim: int, out: Tensor | None) -> Tensor:
     """The result, in `out` where there is one."""
     if out is None:
         return result.contiguous()
@@ -146,10 +146,10 @@ def deliver(op: str, result: Tensor, src: Tensor, dim: int, out: Tensor | None) 
 def gathered(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | None) -> Tensor:
     """The elements of `src` that an index of its leading dimensions names along `dim`."""
     if index.numel() == index.shape[-1]:
-        return deliver(op, reading.index_select(src, dim, index.reshape(-1)), src, dim, out)
+        return write_or_return(op, reading.index_select(src, dim, index.reshape(-1)), src, dim, out)
     shape = [*src.shape[:dim], index.shape[-1], *src.shape[dim + 1 :]]
     index = index.reshape(list(index.shape) + [1] * (src.dim() - index.dim())).expand(shape)
-    return deliver(op, reading.gather(src, dim, index), src, dim, out)
+    return write_or_return(op, reading.gather(src, dim, index), src, dim, out)
 
 
 def named(op: str, functions: dict[str, Callable], reduce: str) -> Callable:

@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import ops
 from ..arguments.alpha import Alpha, split_alpha
 from ..families.sums import below_autograd
-from .entries import COMPLEX, FLOATING, check_indices, coo, flat, holds, unflat
+from .entries import COMPLEX, FLOATING, coo, flat, holds, require_entries_in_bounds, unflat
 
 DTYPES = (*FLOATING, *COMPLEX, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
 
@@ -25,7 +25,7 @@ def coalesced(tensor: Tensor) -> Tensor:
     """A COO tensor with its indices in order and the values of equal ones added up."""
     indices, values = tensor._indices(), tensor._values()
     sizes = tuple(tensor.shape[: tensor.sparse_dim()])
-    check_indices("coalesce", indices, sizes)
+    require_entries_in_bounds("coalesce", indices, sizes)
     used, place = torch.unique(flat(indices, sizes), return_inverse=True)
     permutation, offsets = ops.segment_plan(place, used.shape[0])
     sums = ops.segment_sum(values, permutation, offsets)
@@ -68,7 +68,7 @@ def add_(base: Tensor, tensor: Tensor, alpha: Alpha) -> Tensor:
 def _by_place(base: Tensor, tensor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """base as [places, features], and which of these rows each of the [entries, features] values belongs to."""
     indices, sizes = tensor._indices(), tuple(tensor.shape[: tensor.sparse_dim()])
-    check_indices("add", indices, sizes)
+    require_entries_in_bounds("add", indices, sizes)
     features = math.prod(tensor.shape[tensor.sparse_dim() :])
     values = tensor._values().to(base.dtype).reshape(indices.shape[1], features)
     return base.reshape(math.prod(sizes), features), flat(indices, sizes), values

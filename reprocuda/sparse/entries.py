@@ -35,7 +35,7 @@ def unflat(position: Tensor, sizes: tuple[int, ...]) -> Tensor:
     return torch.stack(indices[::-1]) if sizes else position.new_empty(0, position.shape[0])
 
 
-def check_range(op: str, what: str, index: Tensor, size: int) -> None:
+def require_in_bounds(op: str, what: str, index: Tensor, size: int) -> None:
     """Raises RuntimeError, as torch does, where an entry lies outside: sparse tensors are made unchecked.
 
     On CUDA a device assert says so, for which nobody waits, unless `check_indices` is set.
@@ -52,9 +52,9 @@ def check_range(op: str, what: str, index: Tensor, size: int) -> None:
         raise RuntimeError(f"{op}(): {found}, of entry {entry}, is out of bounds for a size of {size}")
 
 
-def check_indices(op: str, indices: Tensor, sizes: tuple[int, ...]) -> None:
+def require_entries_in_bounds(op: str, indices: Tensor, sizes: tuple[int, ...]) -> None:
     for dim, (index, size) in enumerate(zip(indices, sizes, strict=True)):
-        check_range(op, f"index {{}} along dimension {dim}", index, size)
+        require_in_bounds(op, f"index {{}} along dimension {dim}", index, size)
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Entries:
             values = values.clone()  # torch makes no view of what is a view into a compressed matrix
         for name, index, size in (("column", columns, matrix.shape[1]), ("row", rows, matrix.shape[0])):
             if index is not None:
-                check_range(op, f"{name} {{}}", index, size)
+                require_in_bounds(op, f"{name} {{}}", index, size)
         return cls(columns, values, bounds, rows)
 
     @cached_property
@@ -144,7 +144,7 @@ def is_ours(matrix: Tensor, dense: Tensor, dtypes: tuple[torch.dtype, ...] = FLO
     """Whether the product of a sparse and a dense matrix is one of ours; what torch refuses is none."""
     if not is_matrix(matrix) or dense.layout != torch.strided or dense.dim() != 2:
         return False
-    return matrix.shape[1] == dense.shape[0] and _meet(matrix, dense, dtypes)
+    return matrix.shape[1] == dense.shape[0] and _same_dtype_and_device(matrix, dense, dtypes)
 
 
 def are_ours(left: Tensor, right: Tensor) -> bool:
@@ -152,7 +152,7 @@ def are_ours(left: Tensor, right: Tensor) -> bool:
     layouts = (torch.sparse_coo,) if left.layout == torch.sparse_coo else LAYOUTS[1:]
     if not is_matrix(left, layouts) or not is_matrix(right, layouts) or left.shape[1] != right.shape[0]:
         return False
-    return _meet(left, right, FLOATING + COMPLEX)
+    return _same_dtype_and_device(left, right, FLOATING + COMPLEX)
 
 
 def are_batches(batches: Tensor, dense: Tensor) -> bool:
@@ -161,10 +161,10 @@ def are_batches(batches: Tensor, dense: Tensor) -> bool:
         return False
     if dense.layout != torch.strided or dense.dim() != 3 or dense.shape[:2] != (batches.shape[0], batches.shape[2]):
         return False
-    return _meet(batches, dense, FLOATING + COMPLEX)
+    return _same_dtype_and_device(batches, dense, FLOATING + COMPLEX)
 
 
-def _meet(left: Tensor, right: Tensor, dtypes: tuple[torch.dtype, ...]) -> bool:
+def _same_dtype_and_device(left: Tensor, right: Tensor, dtypes: tuple[torch.dtype, ...]) -> bool:
     return left.dtype == right.dtype and left.dtype in dtypes and left.device == right.device
 
 

@@ -15,7 +15,7 @@ from .. import ops
 from ..arguments.autocast import outside_autocast
 from ..families.bags import gather_sum, gathered, op_math
 from ..families.bags import row_products as products_of_rows
-from .entries import Entries, check_indices, coo, lines, unflat
+from .entries import Entries, coo, lines, require_entries_in_bounds, unflat
 
 SUMS = ("sum", "mean")
 REDUCTIONS = (*SUMS, "amax", "amin")
@@ -117,7 +117,7 @@ def sum_with(base: Tensor, matrix: Tensor, dense: Tensor, beta: float, alpha: fl
 def batched(batches: Tensor, dense: Tensor) -> Tensor:
     """[b, n, p]: the products of [b, n, m] sparse and [b, m, p] dense matrices, as those of one of b * n rows."""
     count, num_rows, num_columns = batches.shape
-    check_indices("bmm", batches._indices(), (count, num_rows, num_columns))
+    require_entries_in_bounds("bmm", batches._indices(), (count, num_rows, num_columns))
     number, rows, columns = batches._indices()
     table = dense.reshape(count * num_columns, dense.shape[2])
     columns, rows = number * num_columns + columns, number * num_rows + rows

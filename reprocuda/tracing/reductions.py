@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.library import register_autograd
 
 from .. import ops
-from ..families.reductions import Calculus, How, Shares, shares
+from ..families.reductions import DerivativeOps, GradientFactors, Reduction, gradient_factors
 from ..families.routes import ElementRoute, RowRoute
 from ..ops import fragment
 from ..plan import SegmentPlan
@@ -38,27 +38,27 @@ fake("index_reduce_planned", lambda self, *_, **__: contiguous_like(self))
 
 def _setup(ctx, inputs, output):
     self, ctx.dim, index, src, reduce, include_self = inputs
-    ctx.how = How(reduce, include_self)
+    ctx.reduction = Reduction(reduce, include_self)
     ctx.save_for_backward(self, src, output, index)
 
 
 def _backward(route_along: Callable, take: Callable, add: Callable, reduce: Callable) -> Callable:
     def backward(ctx, grad):
         self, src, result, index = ctx.saved_tensors
-        dim, how, route = ctx.dim, ctx.how, route_along(ctx.dim)
+        dim, reduction, route = ctx.dim, ctx.reduction, route_along(ctx.dim)
 
         def taken(values: Tensor) -> Tensor:
             return take(values, dim, index)
 
-        calculus = Calculus(
+        derivative_ops = DerivativeOps(
             take=taken,
             add=lambda target, values: add(target, dim, index, values),
-            reduce=lambda target, values: reduce(target, dim, index, values, how.reduce, how.include_self),
+            reduce=lambda target, values: reduce(target, dim, index, values, reduction.reduce, reduction.include_self),
         )
-        shared = shares(calculus, self, route.read(src, (index,)), result, how)
-        grad = shared.divided(grad)
-        src_grad = route.fit(shared.of_src(taken(grad)), src.shape)
-        return shared.of_base(grad), None, None, src_grad, None, None
+        factors = gradient_factors(derivative_ops, self, route.read(src, (index,)), result, reduction)
+        grad = factors.divided(grad)
+        src_grad = route.fit(factors.of_src(taken(grad)), src.shape)
+        return factors.of_base(grad), None, None, src_grad, None, None
 
     return backward
 
@@ -79,29 +79,30 @@ register_autograd(
 
 def _planned_setup(ctx, inputs, output):
     self, ctx.dim, permutation, offsets, source, reduce, include_self = inputs
-    ctx.how = How(reduce, include_self)
+    ctx.reduction = Reduction(reduce, include_self)
     ctx.save_for_backward(self, source, output, permutation, offsets)
 
 
 def _planned_backward(ctx, grad):
     self, source, result, permutation, offsets = ctx.saved_tensors
-    dim, how, num_rows = ctx.dim, ctx.how, source.shape[ctx.dim]
+    dim, reduction, num_rows = ctx.dim, ctx.reduction, source.shape[ctx.dim]
     targets = SegmentPlan(permutation, offsets, num_rows, torch.Size([num_rows])).targets
 
     def taken(values: Tensor) -> Tensor:
         return ops.index_select(values, dim, targets)
 
     def reduced(target: Tensor, values: Tensor) -> Tensor:
-        return ops.index_reduce_planned(target, dim, permutation, offsets, values, how.reduce, how.include_self)
+        name, include_self = reduction.reduce, reduction.include_self
+        return ops.index_reduce_planned(target, dim, permutation, offsets, values, name, include_self)
 
-    calculus = Calculus(
+    derivative_ops = DerivativeOps(
         take=taken,
         add=lambda target, values: ops.index_add_planned(target, dim, permutation, offsets, values),
         reduce=reduced,
     )
-    shared = shares(calculus, self, source, result, how)
-    grad = shared.divided(grad)
-    return shared.of_base(grad), None, None, None, shared.of_src(taken(grad)), None, None
+    factors = gradient_factors(derivative_ops, self, source, result, reduction)
+    grad = factors.divided(grad)
+    return factors.of_base(grad), None, None, None, factors.of_src(taken(grad)), None, None
 
 
 register_autograd("reprocuda::index_reduce_planned", _planned_backward, setup_context=_planned_setup, lib=fragment)
@@ -120,7 +121,7 @@ def _beside_backward(ctx, grad):
     permutation, offsets = ctx.saved_tensors
     targets = SegmentPlan(permutation, offsets, ctx.num_rows, torch.Size([ctx.num_rows])).targets
     counts = offsets.diff().clamp(min=1).reshape([-1] + [1] * (grad.dim() - 1))
-    grad = Shares(divisor=counts).divided(grad)
+    grad = GradientFactors(divisor=counts).divided(grad)
     return grad, None, None, ops.index_select(grad, 0, targets)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.library import register_autograd
 
 from .. import ops
-from ..families.scans import gradient_of_products, gradients_of_shares, suffix_sums
+from ..families.scans import gradient_of_products, gradients_of_jacobian_product, suffix_sums
 from ..ops import fragment
 from .support import contiguous_like, fake
 
@@ -32,7 +32,7 @@ for _name, _native in (("cumsum", torch.cumsum), ("cumprod", torch.cumprod), ("l
     fake(f"{_name}_out", _checked_by(_native), writes=True)
     if _name != "logcumsumexp":
         fake(f"{_name}_", _checked_by(_native), writes=True)
-fake("logcumsumexp_shares", lambda weights, *_: contiguous_like(weights))
+fake("logcumsumexp_jacobian", lambda weights, *_: contiguous_like(weights))
 
 
 def _setup_sum(ctx, inputs, output):
@@ -60,22 +60,22 @@ def _backward_of_logarithm(ctx, grad):
     input, output = ctx.saved_tensors
     if grad.dim() == 0:
         return grad, None
-    return ops.logcumsumexp_shares(grad, input, output, ctx.dim, True), None
+    return ops.logcumsumexp_jacobian(grad, input, output, ctx.dim, True), None
 
 
-def _setup_shares(ctx, inputs, output):
+def _setup_jacobian(ctx, inputs, output):
     *tensors, ctx.dim, ctx.transposed = inputs
     ctx.save_for_backward(*tensors, output)
 
 
-def _backward_of_shares(ctx, grad):
-    gradients = gradients_of_shares(ops.logcumsumexp_shares, grad, *ctx.saved_tensors, ctx.dim, ctx.transposed)
-    return *gradients, None, None
+def _backward_of_jacobian(ctx, grad):
+    compute, tensors = ops.logcumsumexp_jacobian, ctx.saved_tensors
+    return *gradients_of_jacobian_product(compute, grad, *tensors, ctx.dim, ctx.transposed), None, None
 
 
 register_autograd("reprocuda::cumsum", _backward_of_sum, setup_context=_setup_sum, lib=fragment)
 register_autograd("reprocuda::cumprod", _backward_of_product, setup_context=_setup, lib=fragment)
 register_autograd("reprocuda::logcumsumexp", _backward_of_logarithm, setup_context=_setup, lib=fragment)
 register_autograd(
-    "reprocuda::logcumsumexp_shares", _backward_of_shares, setup_context=_setup_shares, lib=fragment
+    "reprocuda::logcumsumexp_jacobian", _backward_of_jacobian, setup_context=_setup_jacobian, lib=fragment
 )

@@ -55,7 +55,7 @@ def test_an_override_below_ours_may_be_destroyed(enabled):
     assert run(code) == "1.0 ours"
 
 
-def test_a_lost_kernel_is_found_again_when_torch_judges():
+def test_a_lost_kernel_is_found_again_when_torch_decides():
     """An irregular call while enabled needs torch's kernel too."""
     code = """
         below = foreign(41.0)

@@ -71,8 +71,8 @@ FUNCTIONAL = {
     "cumprod complex": lambda: (ops.cumprod, real(2, 3, dtype=torch.complex64), -1),
     "logcumsumexp": lambda: (ops.logcumsumexp, real(3, 2), 0),
     **{
-        f"logcumsumexp_shares {transposed}": lambda transposed=transposed: (
-            ops.logcumsumexp_shares, real(3, 2), real(3, 2), real(3, 2), 0, transposed,
+        f"logcumsumexp_jacobian {transposed}": lambda transposed=transposed: (
+            ops.logcumsumexp_jacobian, real(3, 2), real(3, 2), real(3, 2), 0, transposed,
         )
         for transposed in (True, False)
     },

@@ -378,7 +378,7 @@ def test_compiled_code_refuses_a_sparse_gradient():
 @pytest.mark.parametrize(
     "offsets, last", [*product([[0, 9], [1, 5], [0, 4, 2, 5]], [False, True]), ([0, 2, 3], True)]
 )  # fmt: skip
-def test_offsets_that_are_none_are_torchs_to_judge(offsets, last, padding_idx):
+def test_offsets_that_are_none_are_torchs_to_refuse(offsets, last, padding_idx):
     """Its error comes; where it has none, ours names what the user gave."""
     weight, indices, offsets = torch.randn(4, 2), torch.tensor([0, 1, 2, 3, 1]), torch.tensor(offsets)
     keywords = {"include_last_offset": last, "padding_idx": padding_idx}

@@ -13,7 +13,7 @@ from reprocuda.functional import overwrites
 from tests.operators.bits import assert_same_bits
 from tests.operators.calls import FORWARD, SPELLED_OUT
 
-INDEX = torch.tensor([0, 1])
+INDEX, OFFSETS = torch.tensor([0, 1]), torch.tensor([0, 1])
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def seen(monkeypatch):
     """The names of the operators whose indices would be looked at on CUDA."""
     names = []
     for module in (extrema, overwrites, points, routes):
-        monkeypatch.setattr(module, "check_range", lambda op, *_: names.append(op))
+        monkeypatch.setattr(module, "check_on_device", lambda op, *_: names.append(op))
     with reprocuda.check_indices():
         yield names
 
@@ -29,9 +29,9 @@ def seen(monkeypatch):
 def test_the_check_raises_before_the_kernel(monkeypatch):
     """On CUDA a bad index ends the process; with the check on it is an IndexError. Tried here on CPU tensors."""
     with pytest.raises(IndexError, match=r"index 3 is out of bounds for size 3, at position 1"):
-        checks.check_range_now("index_add", torch.tensor([0, 3]), 0, 3)
+        checks.raise_if_out_of_range("index_add", torch.tensor([0, 3]), 0, 3)
     seen = []
-    monkeypatch.setattr(routes, "check_range", lambda op, index, lower, upper: seen.append((op, lower, upper)))
+    monkeypatch.setattr(routes, "check_on_device", lambda op, index, lower, upper: seen.append((op, lower, upper)))
     arguments = torch.zeros(3), 0, torch.tensor([0]), torch.ones(1)
     with reprocuda.check_indices():
         reprocuda.index_add(*arguments)
@@ -66,7 +66,7 @@ def test_the_name_where_scatter_multiplies(seen):
 
 LOOKS = {
     "embedding": lambda table, index: reprocuda.embedding(index, table, max_norm=0.5),
-    "embedding_bag": lambda table, index: reprocuda.embedding_bag(index[:, None], table, max_norm=0.5, mode="sum"),
+    "embedding_bag": lambda table, index: reprocuda.embedding_bag(index, table, OFFSETS, max_norm=0.5, mode="sum"),
     "index_fill_": lambda table, index: reprocuda.index_fill_(table.clone(), 0, index, 1.0),
 }
 

@@ -94,7 +94,7 @@ def test_entries_may_be_held_by_the_tensor_that_they_are_added_to(method, want):
     assert values.tolist() == want
 
 
-def test_strict_judges_a_result_that_is_an_argument_too():
+def test_strict_looks_at_a_result_that_is_an_argument_too():
     """torch.smm gives one tensor for both."""
     with reprocuda.enabled(strict=True):
         with pytest.raises(RuntimeError, match="not among those that it sums exactly"):

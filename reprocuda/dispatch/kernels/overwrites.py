@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from ... import ops
-from ...arguments.checks import check_range, checks
+from ...arguments.checks import check_on_device, checks
 from ...arguments.irregular import OVERLAP, overlaps_itself, refusal
 from ...families.overwrites import source_of
 from ...families.reductions import is_torchs
@@ -34,7 +34,7 @@ def _scatter_reduce(slot: Slot) -> Callable:
             if not switch.on or _is_torchs(self, reduce, switch.strict):
                 return slot.native(keys, self, dim, index, src, reduce=reduce)
             if checks.on:
-                check_range("scatter", index, 0, size_along(self, dim))
+                check_on_device("scatter", index, 0, size_along(self, dim))
             source = source_of(self, index, src)
             result = add(self, dim, index, source) if reduce == "add" else multiply(self, dim, index, source, "prod")
             return self if in_place else result
@@ -52,7 +52,7 @@ def _scatter_reduce_out(slot: Slot) -> Callable:
             if not switch.on or _is_torchs(self, reduce, switch.strict):
                 return slot.native(keys, self, dim, index, src, reduce=reduce, out=out)
             if checks.on:
-                check_range("scatter", index, 0, size_along(self, dim))
+                check_on_device("scatter", index, 0, size_along(self, dim))
             source = source_of(self, index, src)
             if reduce == "add":
                 add(self, dim, index, source, out)
@@ -77,7 +77,7 @@ def _put_(slot: Slot) -> Callable:
             if overlaps_itself(self):
                 raise refusal("put_", OVERLAP)
             if checks.on:
-                check_range("put_", index, -self.numel(), self.numel())
+                check_on_device("put_", index, -self.numel(), self.numel())
             flat = self.reshape(-1)
             if accumulate:
                 add(flat, index.reshape(-1), source.reshape(-1))

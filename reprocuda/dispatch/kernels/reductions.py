@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from ... import ops
-from ...arguments.checks import check_range, checks
+from ...arguments.checks import check_on_device, checks
 from ...families.reductions import is_torchs
 from ..overrides import Override, Slot
 from .support import ERRORS, size_along, writes_through
@@ -22,7 +22,7 @@ def _reduce(name: str) -> Callable[[Slot], Callable]:
                 if not switch.on or (is_torchs(self, reduce) and not switch.strict):
                     return slot.native(keys, self, dim, index, src, reduce, include_self=include_self)
                 if checks.on:
-                    check_range(name, index, 0, size_along(self, dim))
+                    check_on_device(name, index, 0, size_along(self, dim))
                 result = ours(self, dim, index, src, reduce, include_self)
                 return self if in_place else result
             except ERRORS as error:
@@ -42,7 +42,7 @@ def _reduce_out(name: str) -> Callable[[Slot], Callable]:
                 if not switch.on or (is_torchs(self, reduce) and not switch.strict):
                     return slot.native(keys, self, dim, index, src, reduce, include_self=include_self, out=out)
                 if checks.on:
-                    check_range(name, index, 0, size_along(self, dim))
+                    check_on_device(name, index, 0, size_along(self, dim))
                 ours(self, dim, index, src, reduce, include_self, out)
                 return out
             except ERRORS as error:

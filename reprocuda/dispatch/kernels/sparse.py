@@ -52,7 +52,7 @@ def _written(out: Tensor, result: Tensor) -> Tensor:
 
 
 def _takes(out: Tensor, factor: Tensor) -> bool:
-    """Whether out= needs nothing that torch has to judge."""
+    """Whether out= needs nothing that torch decides."""
     return out.layout == torch.strided and out.dtype == factor.dtype and out.device == factor.device
 
 

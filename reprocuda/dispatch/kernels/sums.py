@@ -9,7 +9,7 @@ import torch
 from ... import ops
 from ...arguments.alpha import LARGEST_EXACT, split_alpha
 from ...arguments.autocast import widest
-from ...arguments.checks import check_range, checks
+from ...arguments.checks import check_on_device, checks
 from ...families.points import has_duplicates, normalize_indices, on_device_of
 from ..overrides import Override, Slot
 from .support import ERRORS, along_dim, along_dim_out, size_along, writes_through
@@ -25,7 +25,7 @@ def _index_add(slot: Slot) -> Callable:
                     return slot.native(keys, self, dim, index, source)
                 return slot.native(keys, self, dim, index, source, alpha=alpha)
             if checks.on:
-                check_range("index_add", index, 0, size_along(self, dim))
+                check_on_device("index_add", index, 0, size_along(self, dim))
             if alpha == 1:
                 result = ours(self, dim, index, source)
             elif self.is_floating_point() and (
@@ -49,7 +49,7 @@ def _index_add_out(slot: Slot) -> Callable:
             if not switch.on:
                 return slot.native(keys, self, dim, index, source, alpha=alpha, out=out)
             if checks.on:
-                check_range("index_add", index, 0, size_along(self, dim))
+                check_on_device("index_add", index, 0, size_along(self, dim))
             ours(self, dim, index, source, *split_alpha(alpha, self.dtype), out)
             return out
         except ERRORS as error:
@@ -102,7 +102,7 @@ def _embedding_dense_backward(slot: Slot) -> Callable:
             if not switch.on:
                 return slot.native(keys, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
             if checks.on:
-                check_range("embedding_dense_backward", indices, 0, num_weights)
+                check_on_device("embedding_dense_backward", indices, 0, num_weights)
             return ours(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
         except ERRORS as error:
             return slot.failed(error, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...arguments.checks import check_range, checks
+from ...arguments.checks import check_on_device, checks
 from ...arguments.irregular import OVERLAP, overlaps_itself, refusal, refuse_overlap, write_resized
 from ..overrides import Slot
 
@@ -53,7 +53,7 @@ def along_dim(op: str) -> Callable[[Slot], Callable]:
                 if not switch.on:
                     return slot.native(keys, self, dim, index, src)
                 if checks.on:
-                    check_range(op, index, 0, size_along(self, dim))
+                    check_on_device(op, index, 0, size_along(self, dim))
                 result = ours(self, dim, index, src)
                 return self if in_place else result
             except ERRORS as error:
@@ -73,7 +73,7 @@ def along_dim_out(op: str) -> Callable[[Slot], Callable]:
                 if not switch.on:
                     return slot.native(keys, self, dim, index, src, out=out)
                 if checks.on:
-                    check_range(op, index, 0, size_along(self, dim))
+                    check_on_device(op, index, 0, size_along(self, dim))
                 ours(self, dim, index, src, out)
                 return out
             except ERRORS as error:
