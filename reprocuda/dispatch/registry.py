@@ -186,10 +186,11 @@ _OPERATORS = (
         ("torch.sparse.addmm",),
         kernels.SPARSE_ADDMM,
         dtypes=DIFFERENTIABLE + INTEGER,
-        notes="in one sum with its input, which is dense; mat2 may be sparse where mat1 is compressed. A sparse input "
-        "is torch's, and strict refuses it. addmv, and so a CSR matrix times a vector; sspaddmm and smm, each row a "
-        "sum. An alpha other than 1 is multiplied in first, and rounded; derivatives as for sparse_mm, but the "
-        "gradient of a broadcast input is torch's unless the function is called directly",
+        notes="in one sum with its input, which is dense; mat2 may be sparse where mat1 is compressed (but not CSR "
+        "where mat1 is CSC, which torch refuses). A sparse input is torch's, and strict refuses it. addmv, and so a "
+        "CSR matrix times a vector; sspaddmm and smm, each row a sum. An alpha other than 1 is multiplied in first, "
+        "and rounded; derivatives as for sparse_mm, but the gradient of a broadcast input is torch's unless the "
+        "function is called directly",
     ),
     Operator(
         "index_select",

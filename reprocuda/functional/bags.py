@@ -84,8 +84,8 @@ def embedding_bag(
     gradient, NaN is above every number and +0 above -0. The gradient of "mean" adds up grad / size, with 1 / size
     rounded once to float32 (float64). The gradient of `per_sample_weights` is an exact sum of products.
 
-    Cost: one read of every row named, no copy of them; the gradient sorts the indices. On CUDA `padding_idx` and sparse
-        gradients wait for the device.
+    Cost: one read of every row named, no copy of them; the gradient sorts the indices. With `max_norm` the indices are
+        read once more before. On CUDA `padding_idx` and sparse gradients wait for the device.
 
     Example:
         >>> import torch, reprocuda

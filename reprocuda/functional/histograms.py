@@ -104,7 +104,7 @@ def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, o
     Raises:
         RuntimeError: whatever torch.histc raises.
 
-    Determinism: exact: bins by torch's arithmetic, counts as integers, rounded once.
+    Determinism: exact: bins by torch's arithmetic, counts as integers, rounded once. It has no derivative, as torch's.
 
     Cost: one pass; another for the range of the data, which on CUDA waits for the device, as torch's does.
 

@@ -263,7 +263,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         A tensor like `input`.
 
     Raises:
-        IndexError, RuntimeError: whatever torch.index_fill raises.
+        IndexError, RuntimeError: whatever torch.index_fill raises. Where `value` is a tensor of the dtype of `input`,
+            an index out of range is reported with its position, value and size (on CUDA: a device assert; see
+            `check_indices`).
 
     Determinism: exact. The gradient of `value` is the exact sum over the places that it was written to.
 
@@ -289,8 +291,10 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """`index_fill` written into `input`, which is returned: torch.Tensor.index_fill_.
 
-    Arguments, errors and determinism are those of `index_fill`. An `input` that overlaps itself is an error, not a
-    warning.
+    Arguments and determinism are those of `index_fill`. An index out of range is reported with its position, value and
+    size before anything is written, and an `input` that overlaps itself is an error, not a warning.
+
+    Cost: O(index + what is written); the index is read once more before.
 
     Example:
         >>> import torch, reprocuda

@@ -317,7 +317,9 @@ def embedding(
 
     Determinism: exact. Half-precision gradients are rounded once, and never saturate on the way.
 
-    Cost: torch's own; the gradient costs what `index_add` of rows costs, with every row rounded once.
+    Cost: torch's own; the gradient costs what `index_add` of rows costs, with every row rounded once. With
+        `max_norm` the indices are read once more before (on CUDA where `check_indices` is set, which waits for the
+        device).
 
     Example:
         >>> import torch, reprocuda

@@ -119,9 +119,11 @@ def scatter_log_softmax(
 ) -> Tensor:
     """The logarithm of the softmax within each group along `dim`: torch_scatter.scatter_log_softmax.
 
-    Arguments, errors and cost are those of `scatter_softmax`; eps is added to the sum before its logarithm is taken.
+    Arguments, result and errors are those of `scatter_softmax`; eps is added to the sum before its logarithm is taken.
 
     Determinism: fixed order, as `scatter_softmax`.
+
+    Cost: as `scatter_softmax`.
 
     Example:
         >>> import torch, reprocuda
@@ -162,6 +164,9 @@ def scatter_logsumexp(
         RuntimeError, IndexError: as `scatter_sum`.
 
     Determinism: fixed order, as `scatter_softmax`.
+
+    Cost: one `scatter_reduce` without gradient, one `scatter_sum`, one read by index, and a count of each place's
+        elements.
 
     Example:
         >>> import torch, reprocuda

@@ -48,6 +48,8 @@ def segment_sum_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_s
 def segment_add_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None) -> Tensor:
     """`segment_sum_coo` by its other name: torch_scatter.segment_add_coo.
 
+    Arguments, result and errors are those of `segment_sum_coo`.
+
     Determinism: exact, both this and its derivatives.
 
     Cost: as `scatter_sum`.
@@ -66,7 +68,8 @@ def segment_add_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_s
 def segment_mean_coo(src: Tensor, index: Tensor, out: Tensor | None = None, dim_size: int | None = None) -> Tensor:
     """The mean of each segment's elements, named by a sorted index: torch_scatter.segment_mean_coo.
 
-    Arguments are those of `segment_sum_coo`; empty segments are 0, and `out` is treated as by `scatter_mean`.
+    Arguments, result and errors are those of `segment_sum_coo`; empty segments are 0, and `out` is treated as by
+    `scatter_mean`.
 
     Determinism: exact, as `scatter_mean`.
 
@@ -88,7 +91,7 @@ def segment_min_coo(
 ) -> tuple[Tensor, Tensor]:
     """The smallest of each segment's elements and where it is, by a sorted index: torch_scatter.segment_min_coo.
 
-    Arguments are those of `segment_sum_coo`, results and ties those of `scatter_min`.
+    Arguments and errors are those of `segment_sum_coo`, results and ties those of `scatter_min`.
 
     Determinism: exact.
 
@@ -110,7 +113,7 @@ def segment_max_coo(
 ) -> tuple[Tensor, Tensor]:
     """The largest of each segment's elements and where it is, by a sorted index: torch_scatter.segment_max_coo.
 
-    Arguments are those of `segment_sum_coo`, results and ties those of `scatter_max`.
+    Arguments and errors are those of `segment_sum_coo`, results and ties those of `scatter_max`.
 
     Determinism: exact.
 

@@ -52,6 +52,8 @@ def segment_sum_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> T
 def segment_add_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor:
     """`segment_sum_csr` by its other name: torch_scatter.segment_add_csr.
 
+    Arguments, result and errors are those of `segment_sum_csr`.
+
     Determinism: exact, both this and its derivatives.
 
     Cost: as `segment_sum_csr`.
@@ -68,7 +70,7 @@ def segment_add_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> T
 def segment_mean_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> Tensor:
     """The mean of each segment's elements, between pointers: torch_scatter.segment_mean_csr.
 
-    Arguments are those of `segment_sum_csr`; empty segments are 0.
+    Arguments, result and errors are those of `segment_sum_csr`; empty segments are 0.
 
     Determinism: exact, as `scatter_mean`.
 
@@ -88,7 +90,7 @@ def segment_mean_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> 
 def segment_min_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The smallest of each segment's elements and where it is, between pointers: torch_scatter.segment_min_csr.
 
-    Arguments are those of `segment_sum_csr`, results and ties those of `scatter_min`.
+    Arguments and errors are those of `segment_sum_csr`, results and ties those of `scatter_min`.
 
     Determinism: exact.
 
@@ -108,7 +110,7 @@ def segment_min_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> t
 def segment_max_csr(src: Tensor, indptr: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The largest of each segment's elements and where it is, between pointers: torch_scatter.segment_max_csr.
 
-    Arguments are those of `segment_sum_csr`, results and ties those of `scatter_max`.
+    Arguments and errors are those of `segment_sum_csr`, results and ties those of `scatter_max`.
 
     Determinism: exact.
 

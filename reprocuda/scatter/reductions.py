@@ -57,7 +57,11 @@ def scatter_add(
 ) -> Tensor:
     """`scatter_sum` by its other name: torch_scatter.scatter_add.
 
+    Arguments, result and errors are those of `scatter_sum`.
+
     Determinism: exact, both this and its derivatives.
+
+    Cost: as `scatter_sum`.
 
     Example:
         >>> import torch, reprocuda
@@ -83,9 +87,9 @@ def scatter_mul(
 ) -> Tensor:
     """The product of the elements of `src` that `index` aims at each place along `dim`: torch_scatter.scatter_mul.
 
-    Arguments and errors are those of `scatter_sum`; places without elements are 1, and `out` is one more factor. An
-    element that is 0 gets the product of the others as its gradient, where torch_scatter gives 0; any other gets the
-    result over itself, as in torch.
+    Arguments, result and errors are those of `scatter_sum`; places without elements are 1, and `out` is one more
+    factor. An element that is 0 gets the product of the others as its gradient, where torch_scatter gives 0; any other
+    gets the result over itself, as in torch.
 
     Determinism: exact: the exact product, rounded once.
 
@@ -114,8 +118,8 @@ def scatter_mean(
 ) -> Tensor:
     """The mean of the elements of `src` that `index` aims at each place along `dim`: torch_scatter.scatter_mean.
 
-    Arguments and errors are those of `scatter_sum`; places without elements are 0. `out` is added to their sum and not
-    counted, as torch_scatter has it. A mean of integers is rounded down.
+    Arguments, result and errors are those of `scatter_sum`; places without elements are 0. `out` is added to their sum
+    and not counted, as torch_scatter has it. A mean of integers is rounded down.
 
     Determinism: exact: the exact sum over the exact number, rounded once.
 
@@ -156,7 +160,7 @@ def counts(index: Tensor, src: Tensor, dim: int, size: int) -> Tensor:
 
 
 def _added(zeros: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """Nobody else sees the zeros, but vmap writes no batch into what has none."""
+    """The zeros are not used elsewhere, so they are written in place; but vmap writes no batch into what has none."""
     add = functional.scatter_add if transforms_active() else functional.scatter_add_
     return add(zeros, dim, index, src)
 
@@ -169,7 +173,7 @@ def scatter_min(
     """The smallest of the elements of `src` that `index` aims at each place along `dim`, and where it is:
     torch_scatter.scatter_min.
 
-    As `scatter_max`, for the smallest. -0 counts as smaller than +0.
+    Arguments, results and errors are those of `scatter_max`, for the smallest. -0 counts as smaller than +0.
 
     Determinism: exact, both this and its derivatives.
 
@@ -256,8 +260,11 @@ def scatter(
 
     Raises:
         ValueError: `reduce` is something else.
+        RuntimeError, IndexError: as the function of that name.
 
     Determinism: exact, as the function of that name.
+
+    Cost: as the function of that name.
 
     Example:
         >>> import torch, reprocuda
