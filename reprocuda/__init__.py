@@ -149,8 +149,8 @@ __all__ = [
     "take_along_dim",
 ]
 
-# What costs an import that not everybody needs: each name, and the module that has it (a module of that very name is
-# itself the value). Loaded when first asked for.
+# What is loaded on first use, because importing it takes time: each name, and the module that has it (a module of that
+# very name is itself the value).
 _LAZY: dict[str, str] = {
     "AuditResult": "auditing.result",
     "DoctorReport": "inspection.doctor",

@@ -31,7 +31,7 @@ def classify(frame: FrameType) -> int:
         if code.co_name == "_engine_run_backward":
             return ENGINE
         return SAMPLER if os.path.basename(name) == "sampler.py" else FOREIGN
-    if name.startswith("<"):  # a prompt, a cell or `python -c` is the user's; other code made on the fly is nobody's
+    if name.startswith("<"):  # a prompt, a cell or `python -c` is the user's; generated code is not
         return USER if frame.f_globals.get("__name__") == "__main__" else FOREIGN
     if name.startswith(_OWN):
         return FOREIGN

@@ -54,7 +54,7 @@ def is_integer(value: object) -> bool:
 
 
 def _stays_open(value: object) -> bool:
-    """A number that whoever traces leaves open."""
+    """A number that a tracer leaves open."""
     return isinstance(value, (torch.SymInt, torch.SymFloat)) or (isinstance(value, Tensor) and torch.jit.is_tracing())
 
 

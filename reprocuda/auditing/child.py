@@ -46,7 +46,7 @@ def main(text: str) -> None:
     """Runs the job that `text` describes; the exit code is the script's."""
     try:
         _run(Job(**json.loads(text)))
-    except KeyboardInterrupt:  # before or after the script; whoever pressed the keys knows
+    except KeyboardInterrupt:  # before or after the script; the user pressed the keys
         sys.exit(130)
 
 

@@ -26,7 +26,7 @@ class Contents:
 
     Args:
         key: the attribute of storages that holds our state of them.
-        run: which run this is, for the pattern in memory that nobody wrote.
+        run: which run this is, for the pattern in memory that was not written.
         names: numbers geometries and sites.
         earlier: keys of recorders that were there before.
     """
@@ -105,7 +105,7 @@ class Contents:
         if tensor.is_cuda:
             self._cuda = True
             if torch.cuda.is_current_stream_capturing():
-                state.content = bytes(16)  # a captured hash is computed at every replay, into somebody else's row
+                state.content = bytes(16)  # a captured hash is computed at every replay, into another tensor's row
                 return
         if len(self._unresolved) >= _UNRESOLVED:
             self.resolve()
@@ -195,7 +195,7 @@ class Contents:
         return None
 
     def mark(self, tensor: torch.Tensor, origin: int, site: int) -> None:
-        """Says where memory that nobody recorded came from, or that others may write it from now on."""
+        """Says where memory that was not recorded came from, or that others may write it from now on."""
         if tensor.layout != torch.strided:
             return
         storage = tensor.untyped_storage()

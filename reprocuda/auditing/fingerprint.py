@@ -23,7 +23,7 @@ def fingerprint(x: Tensor) -> str:
 
     Two tensors have the same fingerprint if they have the same dtype, the same shape and the same bits in row-major
     order: -0 differs from +0, and one NaN from another. Strides, storage offset, device and number of threads do not
-    enter. Different tensors agree with probability 2^-128, unless somebody constructs them to.
+    enter. Different tensors agree with probability 2^-128, unless they are constructed to.
 
     Args:
         x: any strided tensor on a CPU or CUDA device, of any dtype that is not quantised, of any shape. Conjugated and

@@ -1,7 +1,7 @@
 """What the dispatcher does not show: modules, optimizer steps, loaders, seeds. Hooked while a recorder is entered.
 
 Each hook is a wrapper that does what the original does and tells the recorders of this thread about it; the last
-recorder to leave takes all of them off. What they tell it are methods of `Recorder` that are nobody else's to call.
+recorder to leave takes all of them off. They call methods of `Recorder` that are for them alone.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _call_wrapper(original: Callable) -> Callable:
 
 
 def _name(module: torch.nn.Module, outer: str) -> str:
-    """Names a module that nobody has named: with all below it, if it is the outermost one."""
+    """Names a module that has no name yet: with all below it, if it is the outermost one."""
     prefix = f"{outer}.{type(module).__name__}" if outer else type(module).__name__
     for path, child in module.named_modules():
         if child not in _names:

@@ -55,7 +55,7 @@ def mix(*parts: bytes) -> bytes:
 
 
 def poison(tensor: torch.Tensor, run: int) -> None:
-    """Fills memory that nobody has written, otherwise in every run."""
+    """Fills uninitialised memory with a pattern, another one in every run."""
     if tensor.numel() == 0 or tensor.is_meta or tensor.layout != torch.strided:
         return
     dtype = tensor.dtype

@@ -296,7 +296,7 @@ class Recorder(TorchDispatchMode):
             self._contents.mark(tensor, LOADER, site)
 
     def _mark(self, tensor: torch.Tensor, origin: int, site: int) -> None:
-        """Says where memory that nobody recorded came from, or that others may write it from now on."""
+        """Says where memory that was not recorded came from, or that others may write it from now on."""
         self._contents.mark(tensor, origin, site)
 
     def _find_site(self, depth: int) -> tuple[str, int, str]:

@@ -76,5 +76,5 @@ def compare(arguments: argparse.Namespace) -> int:
 
 
 def _short(text: str) -> str:
-    """A digest by its beginning: nobody compares sixty-four digits by eye."""
+    """The first digits of a digest, which are enough to compare by eye."""
     return f"{text[:12]}..." if len(text) == 64 and text.isalnum() else text

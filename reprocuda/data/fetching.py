@@ -1,7 +1,7 @@
 """What runs in a worker, or in the main process without workers: one batch, seeded sample by sample.
 
 A batch is asked for by a `Request`, which says where in the run it is; the samples' random numbers follow from that
-alone, whoever fetches them.
+alone, in whichever process it is fetched.
 """
 
 from __future__ import annotations

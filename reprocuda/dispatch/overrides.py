@@ -2,8 +2,8 @@
 
 A kernel of ours is registered on the first use of its operator and stays for the life of the process; enabling and
 disabling only changes a count that it reads. Taking registrations away while another thread runs operators is a
-use-after-free in torch's dispatcher, so it is done in one case alone: when somebody else's override, registered before
-ours and kept by us as the kernel below, has been destroyed by its owner (`Slot._replace_lost_kernel`).
+use-after-free in torch's dispatcher, so it is done in one case alone: when another library's override, registered
+before ours and kept by us as the kernel below, has been destroyed by its owner (`Slot._replace_lost_kernel`).
 """
 
 from __future__ import annotations

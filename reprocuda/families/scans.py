@@ -73,7 +73,7 @@ class Cumprod(torch.autograd.Function):
         dim = ctx.dim
         if input.shape[dim] <= 1:  # an element's own product
             return grad, None
-        if transforms_active() or (input == 0).any():  # inside a transform nobody can look
+        if transforms_active() or (input == 0).any():  # inside a transform there is nothing to read
             if torch.is_grad_enabled():
                 return _gradient_by_pairs(grad, input, dim), None
             return gradient_of_products(grad, input, output, dim, Cumsum.apply, Cumprod.apply), None

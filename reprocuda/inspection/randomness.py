@@ -82,7 +82,7 @@ class Reach:
 
 
 def _seeds_everything(name: str, last: str) -> bool:
-    """Whether a call is somebody's helper that seeds all generators, judged by its name."""
+    """Whether a call is, by its name, a helper that seeds all generators."""
     if name.startswith("transformers.") and last == "Trainer":
         return True
     return not name.startswith(("torch.", "numpy.", "random.")) and bool(_SEED_WORD.search(last))
@@ -123,7 +123,7 @@ def reads_clock(source: Source, call: ast.Call) -> bool:
 def check_unseeded(source: Source, reach: Reach) -> Iterator[tuple[ast.AST, Finding]]:
     """code unseeded: draws from a global generator that no seed call in reach has fixed.
 
-    A file that only defines things is judged where it is run: it draws what its caller has seeded.
+    A file that only defines things is not inspected for seeds: it draws what its caller has seeded.
     """
     entry = source.is_entry_point()
     for call in source.calls:

@@ -38,7 +38,7 @@ def unflat(position: Tensor, sizes: tuple[int, ...]) -> Tensor:
 def require_in_bounds(op: str, what: str, index: Tensor, size: int) -> None:
     """Raises RuntimeError, as torch does, where an entry lies outside: sparse tensors are made unchecked.
 
-    On CUDA a device assert says so, for which nobody waits, unless `check_indices` is set.
+    On CUDA that is a device assert, which does not synchronise, unless `check_indices` is set.
     """
     if index.shape[0] == 0:
         return

@@ -242,7 +242,7 @@ def reproducible(
 
     In debug mode an operator that torch refuses becomes a `NondeterministicError` at the end of the block: the
     operator, its arguments, the caller's line and the cure. Called as a function, the same is printed below the
-    traceback when nobody catches the error.
+    traceback of an error that is not caught.
 
     Args:
         seed: for `seed_everything`.

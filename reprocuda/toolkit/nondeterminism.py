@@ -1,4 +1,4 @@
-"""What torch says of an operator without a deterministic form, made into its call site, its arguments and a cure."""
+"""torch's error for an operator without a deterministic form, restated with call site, arguments and a fix."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def explained(error: BaseException, tb: TracebackType | None = None) -> Nondeter
 
 
 class ExceptHook:
-    """While installed, sys.excepthook adds the explanation to an error that nobody caught."""
+    """While installed, sys.excepthook adds the explanation to an uncaught error."""
 
     def __init__(self):
         self._previous = sys.excepthook
@@ -151,5 +151,5 @@ class ExceptHook:
             print(f"\n{type(found).__module__}.{type(found).__name__}: {found}", file=sys.stderr)
 
     def remove(self) -> None:
-        if sys.excepthook is self:  # somebody else's, installed since, keeps calling ours
+        if sys.excepthook is self:  # a hook installed since keeps calling ours
             sys.excepthook = self._previous

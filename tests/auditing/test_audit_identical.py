@@ -100,7 +100,7 @@ def a_generator_that_is_restored():
     return torch.rand(3)
 
 
-def a_seed_that_nobody_draws_from():
+def a_seed_that_is_not_drawn_from():
     torch.manual_seed(int(np.random.default_rng().integers(1 << 40)))
     torch.manual_seed(0)
     return torch.rand(3)
@@ -149,7 +149,7 @@ def batches(workers):
     return run
 
 
-def a_loader_whose_unseeded_seed_nobody_uses():
+def a_loader_whose_unseeded_seed_is_not_used():
     return sum(batch.sum() for (batch,) in DataLoader(TensorDataset(torch.arange(16.0)), 4))
 
 
@@ -165,7 +165,7 @@ CLEAN = [
     transformed_functions,
     quantised_memory,
     a_generator_that_is_restored,
-    a_seed_that_nobody_draws_from,
+    a_seed_that_is_not_drawn_from,
     inference,
     tensors_without_memory,
     compiled,
@@ -174,7 +174,7 @@ CLEAN = [
     another_thread,
     batches(0),
     batches(2),
-    a_loader_whose_unseeded_seed_nobody_uses,
+    a_loader_whose_unseeded_seed_is_not_used,
 ]
 
 

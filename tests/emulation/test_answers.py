@@ -157,7 +157,7 @@ def test_elements_of_a_larger_source(algorithm):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("seed", range(25))
 def test_anything(seed, algorithm):
-    """Shapes, options and data that nobody chose."""
+    """Random shapes, options and data."""
     rng = np.random.default_rng(seed)
     dtype = str(rng.choice([*FLOATS, *FLOATS, "int16", "bool"]))
     pairs = dtype in ("float32", "float64") and bool(rng.integers(2))

@@ -106,7 +106,7 @@ def test_the_current_stream_is_used():
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)  # whoever does not queue behind this reads zeros
+        torch.cuda._sleep(50_000_000)  # what does not queue behind this reads zeros
         late = source * 1
         got = reprocuda.index_add(target, 0, index, late)
     stream.synchronize()

@@ -1,4 +1,4 @@
-"""Sizes at which another algorithm takes over: nobody may fall between two."""
+"""Sizes at which another algorithm takes over, and the sizes beside them."""
 
 import numpy as np
 import pytest

@@ -11,8 +11,8 @@ import reprocuda
 PUBLIC = [name for name in reprocuda.__all__ if callable(getattr(reprocuda, name))]
 # shown by the functions that make them
 RETURNED = ("AuditResult", "DoctorReport", "Manifest", "SegmentPlan", "Status", "Reproducible", "Seeds")
-CLASSES_OF_TROUBLE = ("CompileWarning", "NondeterministicError", "ReproducibilityWarning")
-EXAMPLES = [name for name in PUBLIC if name not in (*RETURNED, *CLASSES_OF_TROUBLE)] + [
+ERROR_CLASSES = ("CompileWarning", "NondeterministicError", "ReproducibilityWarning")
+EXAMPLES = [name for name in PUBLIC if name not in (*RETURNED, *ERROR_CLASSES)] + [
     "checkpoint.load",
     "checkpoint.save",
     "data.loader",

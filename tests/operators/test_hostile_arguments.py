@@ -1,4 +1,4 @@
-"""Arguments that nobody means to pass, and the views that everybody does."""
+"""Hostile arguments, and ordinary views."""
 
 import time
 

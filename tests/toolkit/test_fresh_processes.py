@@ -16,7 +16,7 @@ def python(code, **environment):
     )
 
 
-def test_an_error_that_nobody_catches_is_explained():
+def test_an_uncaught_error_is_explained():
     done = python(
         "import torch, reprocuda\nreprocuda.reproducible()\n"
         "torch._C._nn.max_unpool2d(torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1).long(), (2, 2))"

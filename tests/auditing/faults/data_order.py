@@ -1,4 +1,4 @@
-"""The loader shuffles with torch's global generator, which nobody seeded."""
+"""The loader shuffles with torch's global generator, which was not seeded."""
 
 import torch
 from torch import nn

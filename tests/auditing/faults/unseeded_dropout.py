@@ -1,4 +1,4 @@
-"""The weights are set by hand; dropout draws from a generator that nobody seeded."""
+"""The weights are set by hand; dropout draws from an unseeded generator."""
 
 import torch
 from torch import nn

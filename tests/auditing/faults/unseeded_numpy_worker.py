@@ -1,4 +1,4 @@
-"""A dataset draws its noise from a NumPy generator of its own, which nobody seeds."""
+"""A dataset draws its noise from an unseeded NumPy generator of its own."""
 
 import numpy as np
 import torch
