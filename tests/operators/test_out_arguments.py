@@ -92,3 +92,14 @@ def test_under_enable_too_an_out_that_overlaps_itself_is_refused(name):
         assert not whole.any()
         OVER[name](x, whole.as_strided((3, 3), (3, 1)))
         assert whole.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("out", [torch.int64, torch.float32, None], ids=str)
+def test_log_sum_exps_of_integers_are_torchs_to_refuse(dtype, out):
+    x = torch.ones(2, dtype=dtype)
+    given = {} if out is None else {"out": torch.zeros(2, dtype=out)}
+    with pytest.raises((RuntimeError, NotImplementedError)) as torchs:
+        torch.logcumsumexp(x, 0, **given)
+    with pytest.raises(torchs.type):
+        reprocuda.logcumsumexp(x, 0, **given)
