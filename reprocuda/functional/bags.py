@@ -78,7 +78,7 @@ def embedding_bag(
 
     Raises:
         IndexError, RuntimeError, ValueError, TypeError: whatever torch's embedding_bag raises. An index out of range is
-            reported with its position in `input` and its value.
+            a RuntimeError, with its position in `input` and its value; with `max_norm`, before any row is scaled.
 
     Determinism: exact, on the CPU and on CUDA. Of equal values in "max" the first in the bag gets the
     gradient, NaN is above every number and +0 above -0. The gradient of "mean" adds up grad / size, with 1 / size

@@ -313,7 +313,8 @@ def embedding(
         [*input.shape, features].
 
     Raises:
-        IndexError, RuntimeError, AssertionError: whatever torch's embedding raises.
+        IndexError, RuntimeError, AssertionError: whatever torch's embedding raises. An index out of range is an
+            IndexError; with `max_norm`, before any row is scaled.
 
     Determinism: exact. Half-precision gradients are rounded once, and never saturate on the way.
 
