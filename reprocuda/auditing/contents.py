@@ -172,7 +172,7 @@ class Contents:
             setattr(storage, self._key, state)
 
     def rebound(self, facts: Facts, tensor: torch.Tensor, before: int, site: int) -> None:
-        """resize_ and its kin: memory that appeared has not been written."""
+        """resize_ and the like: memory that appeared has not been written."""
         after = bytes_of(tensor)
         if facts.name.startswith("aten::set_") or after <= before or _filled_by_torch():
             return

@@ -48,7 +48,7 @@ class DerivativeOps:
 
 @dataclass(frozen=True)
 class GradientFactors:
-    """How a gradient is shared; None stands for a factor of 1, or for all of base.
+    """What the gradient of each member is multiplied by; None stands for a factor of 1, or for all of base.
 
     Attributes:
         base: the factor of base.
