@@ -12,7 +12,7 @@
 #pragma once
 
 #include "../problems/extremum.h"
-#include "words.cuh"
+#include "integer_atomics.cuh"
 
 namespace reprocuda {
 

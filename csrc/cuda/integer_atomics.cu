@@ -1,5 +1,5 @@
 // Launches what one integer atomic a contribution does: a clearing and two kernels.
-#include "../kernels/words.cuh"
+#include "../kernels/integer_atomics.cuh"
 
 #include "accumulate.h"
 #include "dispatch.h"

@@ -1,0 +1,1 @@
+#include "cuda/integer_atomics.cu"
