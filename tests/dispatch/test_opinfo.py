@@ -2,11 +2,9 @@
 
 import pytest
 import torch
+from torch.testing._internal.common_methods_invocations import op_db
 
 import reprocuda
-
-pytest.importorskip("expecttest")  # torch's testing package needs it
-from torch.testing._internal.common_methods_invocations import op_db
 
 # The import has called this function, which would hold for the tests of other files too.
 torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation_flag"] = True

@@ -2,6 +2,8 @@
 dtype and algorithm that serves it, self counted or not.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 import reprocuda_emulation as emulation
@@ -50,11 +52,10 @@ def algorithms_of(reduce: str, dtype: str) -> set[str]:
 
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
-@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize(
+    "reduce, dtype", [pair for pair in itertools.product(REDUCTIONS, [*FLOATS, *INTEGERS]) if pair != ("mean", "bool")]
+)
 def test_every_reduction(reduce, dtype, algorithm, include_self):
-    if reduce == "mean" and dtype == "bool":
-        return
     how = dict(reduce=reduce, include_self=include_self)
     must_serve = algorithm == "auto" or algorithm in algorithms_of(reduce, dtype)
     for kind in KINDS if dtype in FLOATS else KINDS[:1]:

@@ -371,7 +371,9 @@ CASES = [
 ]  # fmt: skip
 
 
-def each_with(cases: list[Case], dtypes: list[torch.dtype]):
+def each_with(
+    cases: list[Case], dtypes: list[torch.dtype], also: Callable[[Case, torch.dtype], bool] = lambda case, dtype: True
+):
     """Parametrizes a test of `case` and `dtype` by all pairs that go together."""
-    pairs = [(case, dtype) for dtype in dtypes for case in cases if case.takes(dtype)]
+    pairs = [(case, dtype) for dtype in dtypes for case in cases if case.takes(dtype) and also(case, dtype)]
     return pytest.mark.parametrize(("case", "dtype"), pairs, ids=[f"{case.name}-{dtype}" for case, dtype in pairs])

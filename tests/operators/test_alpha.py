@@ -3,13 +3,13 @@
 import decimal
 import fractions
 
+import numpy
 import pytest
 import torch
 
 import reprocuda
 from tests.operators.bits import assert_same_bits
 
-numpy = pytest.importorskip("numpy")
 pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
 INDEX = torch.tensor([0, 1])
 

@@ -1,5 +1,6 @@
 """Wrong arguments: torch's own errors in torch's own classes, our message for an index, nothing written before."""
 
+import numpy
 import pytest
 import torch
 
@@ -137,6 +138,5 @@ def test_an_integer_alpha_is_rounded_once():
 
 
 def test_numpy_numbers_are_alphas():
-    numpy = pytest.importorskip("numpy")
     for alpha in (numpy.float32(2.5), numpy.float64(2.5), numpy.int64(3)):
         assert reprocuda.index_add(x(3), 0, INDEX, ones(2), alpha=alpha)[0] == float(alpha)

@@ -184,12 +184,10 @@ def test_every_operator_is_checked():
     assert {name for name in registered if not name.startswith("_")} == checked
 
 
-@pytest.mark.parametrize("name", FUNCTIONAL)
+@pytest.mark.parametrize("name", sorted(FUNCTIONAL.keys() - {"segment_plan", "index_add half"}))
 def test_second_derivatives(name):
     """The formulas of compiled code, tried in eager mode where gradcheck can reach them."""
     operator, *arguments = FUNCTIONAL[name]()
-    if name in ("segment_plan", "index_add half"):
-        return
 
     def precise(x):
         return x.detach().to(torch.complex128 if x.is_complex() else torch.float64).requires_grad_()

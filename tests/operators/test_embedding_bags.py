@@ -180,7 +180,7 @@ def test_first_second_and_forward_derivatives(mode, weights, options):
 
 
 def test_a_frequent_row_is_divided_by_its_own_count():
-    for mode, want in (("sum", [1.0, 1.0]), ("mean", [1 / 3, 1 / 3])):
+    for mode, want in (("sum", [1, 1]), ("mean", [1 / 3, 1 / 3])):
         table = torch.zeros(5, 1, dtype=torch.float64, requires_grad=True)
 
         def call(function, table=table, mode=mode):
@@ -188,7 +188,7 @@ def test_a_frequent_row_is_divided_by_its_own_count():
             return torch.autograd.grad(result.sum(), table)
 
         (grad,) = both(call)
-        assert grad[[2, 4], 0].tolist() == pytest.approx(want)
+        assert grad[[2, 4], 0].tolist() == want
 
 
 def test_max_sends_all_of_a_bag_to_the_winner():
@@ -214,8 +214,10 @@ def test_rows_read_are_renormalised_once():
         return function(torch.tensor([[0, 0], [0, 2]]), table, max_norm=1.0, mode="sum"), table
 
     values, table = both(call)
-    torch.testing.assert_close(values, torch.tensor([[1.2, 1.6], [0.9, 1.2]]))
-    torch.testing.assert_close(table, torch.tensor([[0.6, 0.8], [3, 4], [0.3, 0.4]]))
+    own, scaled = call(torch.nn.functional.embedding_bag)
+    assert_same_bits(table, scaled)
+    assert scaled[1].tolist() == [3, 4] and scaled[0].norm() <= 1
+    assert_same_bits(values, own)  # of two numbers: rounded once by anybody
 
 
 @pytest.mark.parametrize("padding", [None, 1])

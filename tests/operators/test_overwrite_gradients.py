@@ -6,6 +6,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import grad, vmap
 
 import reprocuda
+from tests.operators.bits import assert_same_bits
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -66,7 +67,7 @@ def test_vmap_of_values_and_gradients(name):
             zip(*[grad(loss, (0, 1))(*one) for one in alone], strict=True),
             strict=True,
         ):
-            torch.testing.assert_close(got, torch.stack(want))
+            assert_same_bits(got, torch.stack(want))
 
 
 @pytest.mark.parametrize("name", NEAR)

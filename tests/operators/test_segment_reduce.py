@@ -68,7 +68,7 @@ def test_nothing_at_all(shape, keywords, want):
     for reduce, empty in EMPTY.items():
         got = reprocuda.segment_reduce(torch.ones(shape), reduce, **keywords)
         assert got.shape == want
-        torch.testing.assert_close(got, torch.full(want, empty), equal_nan=True, rtol=0, atol=0)
+        assert_same_bits(got, torch.full(want, empty))
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)
@@ -84,7 +84,8 @@ def test_values_and_gradients_are_torchs(reduce, initial):
                 out = function(x, reduce, lengths=lengths, initial=initial)
                 out.nan_to_num(0.0, 0.0, 0.0).square().sum().backward()
                 results.append((out, x.grad))
-            torch.testing.assert_close(results[1], results[0], equal_nan=True)
+            for got, want in zip(results[1], results[0], strict=True):
+                assert_same_bits(got, want)
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)
@@ -158,7 +159,7 @@ def test_gradients_of_every_slice_are_torchs(reduce):
                     out = function(x, reduce, axis=1, initial=initial, **way)
                     gradients.append(torch.autograd.grad(out.nan_to_num(0.0, 0.0, 0.0).exp().sum(), x)[0])
             for gradient in gradients[1:]:
-                torch.testing.assert_close(gradient, gradients[0])
+                assert_same_bits(gradient, gradients[0])
 
 
 def test_the_gradient_of_a_factor_that_is_zero():

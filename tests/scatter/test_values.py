@@ -332,12 +332,13 @@ def test_out():
     assert given.tolist() == [9, 1, 4, 4, 9, 9]
     given = torch.tensor([0.0, 1, 2])
     want = [torch.tensor(members).logsumexp(0) for members in ([0.0, 1, 2], [1.0], [2.0, 4, 6])]
+    # torch's logsumexp, rounded at every step.
     torch.testing.assert_close(scatter_logsumexp(src, index, out=given), torch.stack(want))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_composites(dtype):
-    """Beside torch's own softmax, logsumexp and std of every group."""
+    """Beside torch's own softmax, logsumexp and std of every group, which are rounded at every step."""
     generator = torch.Generator().manual_seed(0)
     src = (torch.randn(4, 60, generator=generator) * 5).to(dtype)
     index = torch.randint(6, (60,), generator=generator)
