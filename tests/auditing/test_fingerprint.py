@@ -1,10 +1,6 @@
 """The fingerprint is the one its contract defines, changes with every bit, and with nothing else."""
 
 import doctest
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +12,7 @@ from reprocuda.auditing import fingerprint as module
 from reprocuda.auditing.fingerprint import Digests, fingerprint
 from tests.auditing.reference import DTYPES, reference
 from tests.auditing.tensors import LAYOUTS, SHAPES, random_bits
-
-ROOT = Path(__file__).resolve().parents[2]
-
+from tests.processes import by_instruction_set
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -43,6 +37,7 @@ PRINT_MANY = """
 import torch
 from reprocuda.auditing.fingerprint import fingerprint
 from tests.auditing.tensors import SHAPES, random_bits
+from tests.processes import by_instruction_set
 for dtype in (torch.bool, torch.int16, torch.float32, torch.complex128):
     for shape in [*SHAPES, (999, 101)]:
         x = random_bits(dtype, shape)
@@ -51,15 +46,9 @@ for dtype in (torch.bool, torch.int16, torch.float32, torch.complex128):
 
 
 def test_instruction_sets_do_not_enter():
-    printed = set()
-    for isa in ("portable", "avx2", "avx512"):
-        environment = {**os.environ, "REPROCUDA_CPU_ISA": isa, "PYTHONPATH": str(ROOT)}
-        run = subprocess.run(
-            [sys.executable, "-c", PRINT_MANY], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        assert len(run.stdout.split()) == 2 * 4 * (len(SHAPES) + 1)
-        printed.add(run.stdout)
-    assert len(printed) == 1
+    printed = by_instruction_set(PRINT_MANY)
+    assert len(printed["portable"].split()) == 2 * 4 * (len(SHAPES) + 1)
+    assert len({*printed.values()}) == 1
 
 
 @pytest.mark.parametrize(

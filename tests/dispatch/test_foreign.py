@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.dispatch.processes import run_python
+from tests.processes import run_python
 
 PREAMBLE = """
 import torch, warnings

@@ -5,6 +5,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import reprocuda
+from tests.operators.bits import assert_same_bits
 
 # The import has called this function, which would hold for the tests of other files too.
 torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation_flag"] = True
@@ -80,7 +81,8 @@ def test_samples_forward(name):
                 exact = None
                 if (dtype.is_floating_point or dtype.is_complex) and name not in BINNED:
                     exact = parts(run(variant, call, sample, doubled))
-                compare(parts(got), parts(want), exact, f"{name} {variant} {dtype} {sample}")
+                strict = exact is not None and "max_norm" not in sample.kwargs
+                compare(parts(got), parts(want), exact, strict, f"{name} {variant} {dtype} {sample}")
 
 
 def parts(result):
@@ -90,12 +92,15 @@ def parts(result):
     return [tensor for part in result for tensor in parts(part)]
 
 
-def compare(got, want, exact, where):
+def compare(got, want, exact, strict, where):
     for place, (one, other) in enumerate(zip(got, want, strict=True)):
         assert one.dtype == other.dtype and one.shape == other.shape, where
         right = other if exact is None else exact[place].to(other.dtype)
         if other.dtype.is_floating_point or other.dtype.is_complex:
-            torch.testing.assert_close(one, right, equal_nan=True, rtol=2e-3, atol=1e-2, msg=where)
+            if strict and torch.finfo(other.dtype).bits < 64:
+                assert_same_bits(one, right, where)
+            else:  # torch's doubles are rounded, as are its densities, and the rows that max_norm scales
+                torch.testing.assert_close(one, right, equal_nan=True, rtol=2e-3, atol=1e-2, msg=where)
         else:
             assert torch.equal(one, other), where
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import reprocuda
-from tests.dispatch.processes import run_python
+from tests.processes import run_python
 
 pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
 SAME = torch.zeros(3, dtype=torch.long)

@@ -270,7 +270,6 @@ def test_without_a_scope_torch_is_as_it_was():
 WRONG = {
     "offsets that do not begin at 0": (([0, 1], [1]), {}),
     "offsets beyond the end": (([0, 1], [0, 3]), {}),
-    "offsets that fall": (([0, 1, 2], [0, 2, 1]), {"mode": "sum"}),
     "padding out of range": (([0, 1], [0]), {"padding_idx": 7}),
     "an unknown mode": (([0, 1], [0]), {"mode": "median"}),
     "weights of a mean": (([0, 1], [0]), {"mode": "mean", "per_sample_weights": torch.ones(2)}),
@@ -291,6 +290,21 @@ def test_wrong_arguments_raise_what_torch_raises(case, replaced, differentiates)
     with reprocuda.enabled(ops=None if replaced else []), pytest.raises(native.type) as ours:
         (torchs if replaced else reprocuda.embedding_bag)(*arguments, **options)
     assert type(ours.value) is native.type and str(ours.value)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_offsets_that_fall_are_refused(replaced):
+    """By torch with several threads only, so by us with one."""
+    function = torchs if replaced else reprocuda.embedding_bag
+    for count, message in ((1, r"offsets must rise from 0 to .* 3, got \[0, 2, 1\]"), (2, "")):
+        for differentiates in (False, True):
+            table = torch.ones(4, 2, requires_grad=differentiates)
+            with (
+                threads(count),
+                reprocuda.enabled(ops=None if replaced else []),
+                pytest.raises(RuntimeError, match=message),
+            ):
+                function(torch.tensor([0, 1, 2]), table, torch.tensor([0, 2, 1]), mode="sum")
 
 
 @pytest.mark.parametrize("bad", [5, -1])

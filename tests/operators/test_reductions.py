@@ -3,10 +3,6 @@
 import contextlib
 import functools
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,10 +13,10 @@ from tests.numerics.generators import beside_a_tie
 from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, threads, to_numpy_bits
 from tests.operators.forcing import STAGES, forced
+from tests.processes import by_instruction_set
 
 REDUCTIONS = ("sum", "mean", "prod", "amax", "amin")
 TARGETS = 7
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def check(got, x, index, source, reduce, include_self, dtype) -> int:
@@ -111,13 +107,7 @@ print(digest.hexdigest())
 
 
 def test_the_same_bits_by_every_instruction_set():
-    digests = set()
-    for isa in ("portable", "avx2", "avx512"):
-        environment = {**os.environ, "REPROCUDA_CPU_ISA": isa, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", PROGRAM]
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        digests.add(run.stdout.strip())
-    assert len(digests) == 1
+    assert len({*by_instruction_set(PROGRAM).values()}) == 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,10 +1,6 @@
 """cumprod and logcumsumexp: the bits of the order that is documented, torch's arguments, derivatives of both orders."""
 
 import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,8 +8,8 @@ import torch
 import reprocuda
 from tests.operators.bits import assert_same_bits, threads
 from tests.operators.running_products import CASES, LONG, SHAPES, compute, numbers, reference
+from tests.processes import by_instruction_set
 
-ROOT = Path(__file__).parents[2]
 FUNCTIONS = {"cumprod": reprocuda.cumprod, "logcumsumexp": reprocuda.logcumsumexp}
 
 
@@ -74,13 +70,7 @@ def digest():
 
 def test_the_same_bits_by_every_instruction_set():
     program = "from tests.operators import test_running_products as t; print(t.digest())"
-    found = set()
-    for isa in ("portable", "avx2", "avx512"):
-        environment = {**os.environ, "REPROCUDA_CPU_ISA": isa, "PYTHONPATH": f"{ROOT}:{ROOT / 'build' / 'native'}"}
-        command = [sys.executable, "-W", "ignore", "-c", program]
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
-        found.add(run.stdout.strip())
-    assert found == {digest()}
+    assert {*by_instruction_set(program).values()} == {digest()}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

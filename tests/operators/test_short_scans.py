@@ -1,11 +1,7 @@
 """Prefix sums of every short length by every instruction set, each against its own exact sum in rational arithmetic."""
 
 import math
-import os
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +10,8 @@ import torch
 import reprocuda
 from tests.operators.bits import NAMES, assert_same_bits, from_numpy_bits
 from tests.oracle import FORMATS, round_fraction
+from tests.processes import INSTRUCTION_SETS, run_python
 
-ROOT = Path(__file__).parents[2]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 LENGTHS = range(1, 18)
 # (slices, columns): whole groups of slices and a rest; two and three sums that take turns; a block of columns.
@@ -79,9 +75,7 @@ def test_every_length_by_every_instruction_set(dtype, tmp_path):
     given = cases(dtype)
     expected = [exact_prefixes(x) for x in given]
     torch.save(given, tmp_path / "given")
-    for isa in ("portable", "avx2", "avx512"):
-        environment = {**os.environ, "REPROCUDA_CPU_ISA": isa, "PYTHONPATH": f"{ROOT}:{ROOT / 'build' / 'native'}"}
-        command = [sys.executable, "-W", "ignore", "-c", PROGRAM, tmp_path / "given", tmp_path / isa]
-        subprocess.run(command, env=environment, check=True, cwd=ROOT)
+    for isa in INSTRUCTION_SETS:
+        run_python(PROGRAM, tmp_path / "given", tmp_path / isa, REPROCUDA_CPU_ISA=isa)
         for x, want, got in zip(given, expected, torch.load(tmp_path / isa), strict=True):
             assert_same_bits(got, want, f"{isa} {tuple(x.shape)}")
