@@ -69,7 +69,7 @@ def digest():
 
 
 def test_the_same_bits_by_every_instruction_set():
-    program = "from tests.operators import test_running_products as t; print(t.digest())"
+    program = "from tests.operators.scans import test_running_products as t; print(t.digest())"
     assert {*by_instruction_set(program).values()} == {digest()}
 
 

@@ -187,7 +187,7 @@ import hashlib
 import torch
 import reprocuda
 from tests.operators.bits import DTYPES, to_numpy_bits
-from tests.operators.test_bag_sums import problem
+from tests.operators.bags.test_bag_sums import problem
 from tests.operators.adversarial import KINDS
 digest, generator = hashlib.sha256(), torch.Generator().manual_seed(8)
 for dtype in DTYPES.values():

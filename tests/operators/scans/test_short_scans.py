@@ -17,7 +17,7 @@ LENGTHS = range(1, 18)
 # (slices, columns): whole groups of slices and a rest; two and three sums that take turns; a block of columns.
 SLICES = [(19, 1), (11, 2), (11, 3), (2, 25)]
 WIDE = [(1, length, 300) for length in (1, 2, 3, 9)]
-PROGRAM = "import sys; from tests.operators import test_short_scans as t; t.save_prefixes(*sys.argv[1:])"
+PROGRAM = "import sys; from tests.operators.scans import test_short_scans as t; t.save_prefixes(*sys.argv[1:])"
 
 
 def numbers(shape, dtype, kind):

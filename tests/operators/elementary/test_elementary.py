@@ -34,7 +34,7 @@ def test_bits_of_the_numerics(name, dtype):
 PROGRAM = """
 import hashlib, torch
 from reprocuda.families import elementary
-from tests.operators.test_elementary import FUNCTIONS, NAMES, arguments, to_numpy_bits
+from tests.operators.elementary.test_elementary import FUNCTIONS, NAMES, arguments, to_numpy_bits
 digest = hashlib.sha256()
 for dtype in NAMES:
     for function in FUNCTIONS.values():

@@ -85,7 +85,7 @@ PROGRAM = """
 import hashlib, torch, reprocuda
 from tests.operators.bits import DTYPES, to_numpy_bits
 from tests.operators.adversarial import KINDS, make
-from tests.operators.test_reductions import REDUCTIONS
+from tests.operators.reductions.test_reductions import REDUCTIONS
 generator, digest = torch.Generator().manual_seed(5), hashlib.sha256()
 for dtype in DTYPES.values():
     for kind in KINDS:
