@@ -21,7 +21,7 @@ def _tensors(arguments: tuple) -> list[Tensor]:
     return [part for part in parts if isinstance(part, Tensor)]
 
 
-def _shares_storage(written: Tensor, arguments: tuple) -> bool:
+def shares_storage(written: Tensor, arguments: tuple) -> bool:
     storage = written.untyped_storage().data_ptr()
     return any(t.numel() and t.untyped_storage().data_ptr() == storage for t in _tensors(arguments))
 
@@ -85,7 +85,7 @@ def torch_or_refuse_(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             f"Please clone() the tensor before performing the operation. ({op})"
         ) from None
-    if _shares_storage(base, args):
+    if shares_storage(base, args):
         before = base.detach().clone()
         native_(base, *args, **kwargs)  # where torch can tell that they overlap, it says so before it writes
         with torch.no_grad():

@@ -1,5 +1,7 @@
 """out= tensors that are refused, and stay as they were."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -103,3 +105,49 @@ def test_log_sum_exps_of_integers_are_torchs_to_refuse(dtype, out):
         torch.logcumsumexp(x, 0, **given)
     with pytest.raises(torchs.type):
         reprocuda.logcumsumexp(x, 0, **given)
+
+
+READS = {
+    "gather": lambda ns, x, out: ns.gather(x.view(3, 4), 1, torch.tensor([[2, 0]]), out=out),
+    "gather out of range": lambda ns, x, out: ns.gather(x, 0, torch.tensor([2, 70]), out=out),
+    "index_select": lambda ns, x, out: ns.index_select(x.view(3, 4), -1, torch.tensor([2, 0]), out=out),
+    "index_select of a number": lambda ns, x, out: ns.index_select(x[0], 0, torch.tensor([0]), out=out),
+    "index_select along none": lambda ns, x, out: ns.index_select(x, 5, torch.tensor([0]), out=out),
+    "take": lambda ns, x, out: ns.take(x.view(3, 4), torch.tensor([2, -1]), out=out),
+    "take out of range": lambda ns, x, out: ns.take(x, torch.tensor([2, 70]), out=out),
+    "take_along_dim": lambda ns, x, out: ns.take_along_dim(x.view(3, 4), torch.tensor([[2, 0]]), 1, out=out),
+    "take_along_dim of all": lambda ns, x, out: ns.take_along_dim(x.view(3, 4), torch.tensor([[2], [0]]), out=out),
+    "take_along_dim of a vector": lambda ns, x, out: ns.take_along_dim(x.view(3, 4), torch.tensor([2]), 1, out=out),
+    "with a gradient": lambda ns, x, out: ns.take(x.clone().requires_grad_(), torch.tensor([2]), out=out),
+}
+OUTS = {
+    "empty": lambda x: torch.empty(0),
+    "larger": lambda x: torch.zeros(7),
+    "of another dtype": lambda x: torch.zeros(7).long(),
+    "with a gradient": lambda x: torch.zeros(7).requires_grad_(),
+    "without memory": lambda x: torch.zeros(7, device="meta"),
+    "expanded": lambda x: torch.zeros(1).expand(7),
+    "strided": lambda x: torch.zeros(14)[::2],
+    "permuted": lambda x: torch.zeros(3, 4, 2).permute(2, 0, 1),
+    "part of what is read": lambda x: x[1:8],
+    "the end of what is read": lambda x: x[9:],
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("kind", OUTS)
+def test_an_out_that_a_read_resizes_is_torchs(read, kind):
+    def attempt(ns):
+        x = torch.arange(12.0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                out = OUTS[kind](x)
+                result = READS[read](ns, x, out)
+                assert result is out
+            except (RuntimeError, IndexError) as error:
+                return type(error), x.tolist()
+        warned = sum("was resized" in str(warning.message) for warning in caught)
+        return result.tolist(), result.dtype, result.stride(), x.tolist(), warned
+
+    assert attempt(reprocuda) == attempt(torch)
