@@ -56,8 +56,8 @@ fragment.define(
     "bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, bool include_last_offset, SymInt padding_idx) -> "
     "(Tensor, Tensor)"
 )
-# A mean with something beside its members. families/mean_beside.py has the kernel.
-fragment.define("mean_beside(Tensor self, Tensor? permutation, Tensor offsets, Tensor source) -> Tensor")
+# A mean with an initial value. families/mean_with_initial.py has the kernel.
+fragment.define("mean_with_initial(Tensor self, Tensor? permutation, Tensor offsets, Tensor source) -> Tensor")
 # The derivative of log-sum-exps in compiled code, with derivatives of its own. families/scans.py has the kernel.
 fragment.define(
     "logcumsumexp_jacobian(Tensor weights, Tensor input, Tensor output, int dim, bool transposed) -> Tensor"
@@ -90,7 +90,7 @@ index_reduce = torch.ops.reprocuda.index_reduce.default
 index_reduce_ = torch.ops.reprocuda.index_reduce_.default
 index_reduce_out = torch.ops.reprocuda.index_reduce_out.default
 index_reduce_planned = torch.ops.reprocuda.index_reduce_planned.default
-mean_beside = torch.ops.reprocuda.mean_beside.default
+mean_with_initial = torch.ops.reprocuda.mean_with_initial.default
 index_put = torch.ops.reprocuda.index_put.default
 index_put_ = torch.ops.reprocuda.index_put_.default
 index_copy = torch.ops.reprocuda.index_copy.default

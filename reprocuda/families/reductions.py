@@ -19,16 +19,18 @@ from torch import Tensor
 from ..arguments.transforms import needs_autograd, transforms_active
 from .sums import IndexTensors, accumulate, below_autograd, gather, refuse_inference_update, to_front
 
-# A mean to whose sum self is added, and not counted.
-MEAN_BESIDE = "mean beside self"
-
 
 @dataclass(frozen=True)
 class Reduction:
-    """What becomes of the contributions to one target: torch's `reduce` and `include_self`; or MEAN_BESIDE."""
+    """What becomes of the contributions to one target: torch's `reduce` and `include_self`.
+
+    Attributes:
+        counts_self: False: self is an initial value of a mean, which is in the sum and not in the count.
+    """
 
     reduce: str
     include_self: bool = True
+    counts_self: bool = True
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,8 @@ def gradient_factors(
         kept = _count(derivative_ops, nothing, everything) == 0
     if reduction.reduce == "sum":
         return GradientFactors(kept=kept)
-    if reduction.reduce in ("mean", MEAN_BESIDE):
-        counts_self = reduction.include_self and reduction.reduce != MEAN_BESIDE
+    if reduction.reduce == "mean":
+        counts_self = reduction.include_self and reduction.counts_self
         members = _count(derivative_ops, ~nothing if counts_self else nothing, everything)
         return GradientFactors(kept=kept, divisor=members.clamp(min=1))
     if reduction.reduce == "prod":

@@ -23,9 +23,8 @@ from .. import ops
 from ..arguments.alpha import Alpha, split_alpha
 from ..arguments.checks import check_on_device, checks
 from ..arguments.transforms import is_legacy_batched, needs_autograd
-from .mean_beside import by_elements, by_plan
+from .mean_with_initial import by_elements, by_plan
 from .overwrites import overwrite
-from .reductions import MEAN_BESIDE
 from .sums import IndexTensors, accumulate, accumulate_, gather
 
 if TYPE_CHECKING:
@@ -209,13 +208,13 @@ class ElementRoute(Route):
 
     def reduce(self, base: Tensor, src: Tensor, where: IndexTensors, reduction: Reduction) -> Tensor:
         self._check(base, where, "scatter_reduce")
-        if reduction.reduce == MEAN_BESIDE:
+        if not reduction.counts_self:
             return by_elements(base, self.dim, *where, src)
         return ops.scatter_reduce(base, self.dim, *where, src, reduction.reduce, reduction.include_self)
 
     def reduce_(self, base: Tensor, src: Tensor, where: IndexTensors, reduction: Reduction) -> None:
         self._check(base, where, "scatter_reduce")
-        if reduction.reduce == MEAN_BESIDE:
+        if not reduction.counts_self:
             base.copy_(self.reduce(base, src, where, reduction))
             return
         ops.scatter_reduce_(base, self.dim, *where, src, reduction.reduce, reduction.include_self)
@@ -263,7 +262,7 @@ class PlanRoute(Route):
 
     def reduce(self, base: Tensor, src: Tensor, where: IndexTensors, reduction: Reduction) -> Tensor:
         plan = self.plan
-        if reduction.reduce == MEAN_BESIDE:
+        if not reduction.counts_self:
             return by_plan(base, self.dim, plan.permutation, plan.offsets, src)
         if reduction.reduce in ("amax", "amin") and src.device.type != "cpu":  # where the largest is found by an index
             return ops.index_reduce(base, self.dim, plan.targets, src, reduction.reduce, reduction.include_self)

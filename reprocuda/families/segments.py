@@ -15,7 +15,7 @@ from torch import Tensor
 from ..arguments.checks import checks
 from ..arguments.transforms import needs_autograd, needs_operators
 from ..plan import SegmentPlan, has_data
-from .reductions import MEAN_BESIDE, DerivativeOps, Reduction, gradient_factors, reduce
+from .reductions import DerivativeOps, Reduction, gradient_factors, reduce
 from .routes import PlanRoute
 from .sums import accumulate, gather
 
@@ -195,11 +195,11 @@ def _reduced(rows: Tensor, plan: SegmentPlan, reduction: Reduction, initial: flo
     if reduction.reduce == "mean":
         if not initial:
             return _reduce(base, plan, rows, Reduction("mean", include_self=False))
-        return _reduce(base, plan, rows, Reduction(MEAN_BESIDE))
+        return _reduce(base, plan, rows, Reduction("mean", counts_self=False))
     competes = reduction.reduce != "prod" and initial is not None
     if not competes or not (needs_operators("segment_reduce") or needs_autograd(rows)):
         return _reduce(base, plan, rows, reduction)
-    # Beside an equal initial value torch gives the whole gradient to the members.
+    # Where the initial value is equal, torch gives the whole gradient to the members.
     result = _reduce(base, plan, rows, Reduction(reduction.reduce, include_self=False))
     sign = 1 if reduction.reduce == "amax" else -1
     beyond = result.signbit() if sign > 0 else base.signbit()  # -0 is the smaller of two zeros

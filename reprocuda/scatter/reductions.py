@@ -9,7 +9,7 @@ from .. import functional
 from ..arguments.signatures import typed
 from ..arguments.transforms import needs_autograd, needs_operators, transforms_active
 from ..families.extrema import extremum
-from ..families.reductions import MEAN_BESIDE, Reduction, reduce_
+from ..families.reductions import Reduction, reduce_
 from ..families.routes import ElementRoute
 from ..functional.support import replace_with
 from .support import align, check_out, reports_index, result_shape, size_of_result
@@ -142,10 +142,10 @@ def mean_by_index(op: str, src: Tensor, index: Tensor, dim: int, out: Tensor | N
     check_out(op, out, src, dim)
     if out.dtype == torch.bool:
         raise NotImplementedError(f"{op}(): src must be numbers, which have a mean, got {src.dtype}")
-    route = ElementRoute(dim)
+    route, reduction = ElementRoute(dim), Reduction("mean", counts_self=False)
     if needs_operators(op):
-        return replace_with(out, route.reduce(out.clone(), src, (index,), Reduction(MEAN_BESIDE)))
-    return reduce_(route, out, src, (index,), Reduction(MEAN_BESIDE))
+        return replace_with(out, route.reduce(out.clone(), src, (index,), reduction))
+    return reduce_(route, out, src, (index,), reduction)
 
 
 def counts(index: Tensor, src: Tensor, dim: int, size: int) -> Tensor:

@@ -108,16 +108,16 @@ def _planned_backward(ctx, grad):
 register_autograd("reprocuda::index_reduce_planned", _planned_backward, setup_context=_planned_setup, lib=fragment)
 
 
-fake("mean_beside", lambda self, permutation, offsets, source: contiguous_like(self))
+fake("mean_with_initial", lambda self, permutation, offsets, source: contiguous_like(self))
 
 
-def _beside_setup(ctx, inputs, output):
+def _mean_setup(ctx, inputs, output):
     _, permutation, offsets, source = inputs
     ctx.num_rows = source.shape[0]
     ctx.save_for_backward(permutation, offsets)
 
 
-def _beside_backward(ctx, grad):
+def _mean_backward(ctx, grad):
     permutation, offsets = ctx.saved_tensors
     targets = SegmentPlan(permutation, offsets, ctx.num_rows, torch.Size([ctx.num_rows])).targets
     counts = offsets.diff().clamp(min=1).reshape([-1] + [1] * (grad.dim() - 1))
@@ -125,4 +125,4 @@ def _beside_backward(ctx, grad):
     return grad, None, None, ops.index_select(grad, 0, targets)
 
 
-register_autograd("reprocuda::mean_beside", _beside_backward, setup_context=_beside_setup, lib=fragment)
+register_autograd("reprocuda::mean_with_initial", _mean_backward, setup_context=_mean_setup, lib=fragment)

@@ -56,7 +56,7 @@ FUNCTIONAL = {
     "index_add_planned": lambda: (
         ops.index_add_planned, real(4, 2), 0, PLAN.permutation, PLAN.offsets, real(3, 2), 2.0, 0.0, 2,
     ),
-    "mean_beside": lambda: (ops.mean_beside, real(4, 2), PLAN.permutation, PLAN.offsets, real(3, 2)),
+    "mean_with_initial": lambda: (ops.mean_with_initial, real(4, 2), PLAN.permutation, PLAN.offsets, real(3, 2)),
     "cumsum": lambda: (ops.cumsum, real(3, 4), -1),
     "cumsum scalar": lambda: (ops.cumsum, real(), 0),
     **{

@@ -29,7 +29,7 @@ def test_exact_and_rounded_once(reduce, dtype):
     for kind in KINDS * 2:
         for initial in (None, 0.0, 1.5):
             if reduce == "mean" and initial:
-                continue  # not counted: test_mean_beside.py
+                continue  # not counted: test_mean_with_initial.py
             for columns in (1, 5, 33):
                 data = make(kind, (20, columns), DTYPES[dtype], generator)
                 got = reprocuda.segment_reduce(data, reduce, lengths=LENGTHS, initial=initial)

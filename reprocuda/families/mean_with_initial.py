@@ -1,8 +1,7 @@
-"""Means to whose sum something is added that is not counted: a segment's with an initial value, torch_scatter's with
-`out`.
+"""Means with an initial value, which is in the sum and not in the count: a segment's `initial`, torch_scatter's `out`.
 
-The sum over bags divides by the number of what it sums. So each of a target's n members, and what is beside them, gets
-a weight of 2, and n - 1 zeros are added: twice the sum over 2n, exact, rounded once.
+The sum over bags divides by the number of what it sums. So each of a target's n members, and the initial value, gets a
+weight of 2, and n - 1 zeros are added: twice the sum over 2n, exact, rounded once.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from ..arguments.autocast import outside_autocast
 from ..ops import fragment
 
 
-@torch.library.impl("reprocuda::mean_beside", "CompositeExplicitAutograd", lib=fragment)
-def _mean_beside(self: Tensor, permutation: Tensor | None, offsets: Tensor, source: Tensor) -> Tensor:
+@torch.library.impl("reprocuda::mean_with_initial", "CompositeExplicitAutograd", lib=fragment)
+def _mean_with_initial(self: Tensor, permutation: Tensor | None, offsets: Tensor, source: Tensor) -> Tensor:
     """(self + the sum of the rows of source that a plan aims there) / their number; self where there are none.
 
     Args:
@@ -45,7 +44,7 @@ def _mean_beside(self: Tensor, permutation: Tensor | None, offsets: Tensor, sour
 def _means(own: Tensor, permutation: Tensor | None, offsets: Tensor, rows: Tensor, counts: Tensor) -> Tensor:
     num_rows = rows.shape[0]
     table = torch.cat([rows, own, rows.new_full((1, rows.shape[1]), -0.0)])
-    # Beside each member a zero, but beside the first of a target what is to be added.
+    # Behind each member a zero, but behind the first of a target the initial value.
     places = torch.full((num_rows, 2), table.shape[0] - 1, device=rows.device)
     places[:, 0] = torch.arange(num_rows, device=rows.device) if permutation is None else permutation
     full = (counts > 0).nonzero().flatten()
@@ -55,13 +54,13 @@ def _means(own: Tensor, permutation: Tensor | None, offsets: Tensor, rows: Tenso
 
 
 def by_plan(self: Tensor, dim: int, permutation: Tensor | None, offsets: Tensor, source: Tensor) -> Tensor:
-    """`mean_beside` along `dim`."""
-    means = ops.mean_beside(self.movedim(dim, 0), permutation, offsets, source.movedim(dim, 0))
+    """`mean_with_initial` along `dim`."""
+    means = ops.mean_with_initial(self.movedim(dim, 0), permutation, offsets, source.movedim(dim, 0))
     return means.movedim(0, dim).contiguous()
 
 
 def by_elements(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """`mean_beside`, the target along `dim` of each element of source named by an index of its shape."""
+    """`mean_with_initial`, the target along `dim` of each element of source named by an index of its shape."""
     if _is_of_rows(self, dim, index):
         rows = index
         for other in reversed(range(index.dim())):
@@ -69,7 +68,7 @@ def by_elements(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         return by_plan(self, dim, *ops.segment_plan(rows.long(), self.shape[dim]), source)
     places = torch.arange(self.numel(), device=self.device).reshape(self.shape).gather(dim, index.long())
     plan = ops.segment_plan(places.reshape(-1), self.numel())
-    return ops.mean_beside(self.reshape(-1), *plan, source.reshape(-1)).reshape(self.shape)
+    return ops.mean_with_initial(self.reshape(-1), *plan, source.reshape(-1)).reshape(self.shape)
 
 
 def _is_of_rows(self: Tensor, dim: int, index: Tensor) -> bool:

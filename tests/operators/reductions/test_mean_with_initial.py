@@ -17,7 +17,7 @@ LENGTHS = torch.tensor([3, 0, 1, 9, 0, 7])
 pytestmark = pytest.mark.filterwarnings("ignore::reprocuda.CompileWarning")
 
 
-def mean_beside(data, lengths, initial, dtype):
+def expected_mean(data, lengths, initial, dtype):
     """The bits of (initial + the sum of each segment) / its length, by fractions; initial where it is empty."""
     segments, columns = len(lengths), data.shape[1]
     targets = torch.repeat_interleave(torch.arange(segments), lengths)
@@ -39,7 +39,7 @@ def test_a_mean_with_an_initial_value(dtype):
             parts = torch.arange(20).split(LENGTHS.tolist())
             order = torch.cat([part[torch.randperm(len(part), generator=generator)] for part in parts])
             for initial in (1.5, -1e4, math.inf):
-                want = mean_beside(data, LENGTHS, initial, dtype)
+                want = expected_mean(data, LENGTHS, initial, dtype)
                 for count, rows in ((1, data), (2, data[order])):
                     with threads(count), reprocuda.enabled():
                         got = reprocuda.segment_reduce(rows, "mean", lengths=LENGTHS, initial=initial)
@@ -64,13 +64,13 @@ def test_the_operator_and_its_derivatives(dtype):
     permutation, offsets = torch.tensor([4, 1, 0, 2, 3]), torch.tensor([0, 2, 2, 4, 5])
     differs = dtype != torch.int64
     arguments = own.requires_grad_(differs), permutation, offsets, source.requires_grad_(differs)
-    got = ops.mean_beside(*arguments)
+    got = ops.mean_with_initial(*arguments)
     want = torch.tensor([[(0 + 5 - 1) / 2, (1 + 6 + 0) / 2], [2, 3], [(4 - 3 + 1) / 2, (5 - 2 + 2) / 2], [9, 11]])
     assert torch.equal(got, want.floor().to(dtype) if not differs else want.to(dtype))
-    torch.library.opcheck(ops.mean_beside, arguments)
+    torch.library.opcheck(ops.mean_with_initial, arguments)
     if differs:
-        assert torch.autograd.gradcheck(lambda a, b: ops.mean_beside(a, permutation, offsets, b), (own, source))
-        assert torch.autograd.gradgradcheck(lambda a, b: ops.mean_beside(a, permutation, offsets, b), (own, source))
+        for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+            assert check(lambda a, b: ops.mean_with_initial(a, permutation, offsets, b), (own, source))
 
 
 def test_compiled_vmapped_and_forward():
@@ -94,13 +94,13 @@ def test_compiled_vmapped_and_forward():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_mean_beside_out_by_a_broadcast_index(dtype):
+def test_a_mean_with_initial_out_by_a_broadcast_index(dtype):
     """Whole rows, where the index is broadcast; else element by element. The same sums."""
     generator = torch.Generator().manual_seed(1)
     data = make("wide", (20, 3), DTYPES[dtype], generator)
     rows = torch.repeat_interleave(torch.arange(6), LENGTHS)
     order = torch.randperm(20, generator=generator)
-    want = from_numpy_bits(mean_beside(data, LENGTHS, 1.5, dtype).reshape(-1), DTYPES[dtype]).reshape(6, 3)
+    want = from_numpy_bits(expected_mean(data, LENGTHS, 1.5, dtype).reshape(-1), DTYPES[dtype]).reshape(6, 3)
     for dim in (0, 1):
         index, source = rows[order][:, None].expand(20, 3), data[order]
         out = torch.full((6, 3), 1.5, dtype=data.dtype)
