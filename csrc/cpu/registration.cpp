@@ -93,7 +93,7 @@ struct CpuBackend {
     digest[1] = static_cast<int64_t>(result.lane[1]);
   }
 
-  static void bag_sum(const BagSum& problem, const Tensor&) { cpu::bag_sum(problem); }
+  static int64_t bag_sum(const BagSum& problem, const Tensor&) { return cpu::bag_sum(problem); }
   static void bag_maximum(const BagMaximum& problem, const Tensor&) { cpu::bag_maximum(problem); }
   static void row_products(const RowProducts& problem, const Tensor&) { cpu::row_products(problem); }
 

@@ -130,7 +130,10 @@ struct CudaBackend {
     cuda::scan({dtype, out.mutable_data_ptr(), in.const_data_ptr(), outer, length, inner}, DeviceCall(out).context());
   }
 
-  static void bag_sum(const BagSum& problem, const Tensor& out) { cuda::bag_sum(problem, DeviceCall(out).context()); }
+  static int64_t bag_sum(const BagSum& problem, const Tensor& out) {
+    cuda::bag_sum(problem, DeviceCall(out).context());
+    return kNoneKnown;
+  }
   static void bag_maximum(const BagMaximum& problem, const Tensor& out) {
     cuda::bag_maximum(problem, DeviceCall(out).context());
   }

@@ -23,17 +23,26 @@ inline ElementType require_table(const Tensor& table, const char* op) {
   return type;
 }
 
-// An int64 vector whose entries name rows of a table.
-template <class Backend>
-Tensor require_rows(const Tensor& rows, const Tensor& table, const char* op) {
+// An int64 vector whose entries are to name rows of a table.
+inline Tensor require_row_numbers(const Tensor& rows, const Tensor& table, const char* op) {
   check<Irregular>(rows.scalar_type() == ScalarType::Long && rows.dim() == 1 && same_device(rows, table), op,
                    "(): rows must be an int64 vector on the device of the table");
-  const Tensor dense = as_contiguous(rows);
-  const int64_t bad = Backend::first_out_of_range(dense, 0, table.size(0));
+  return as_contiguous(rows);
+}
+
+// `bad`: the first position of a row that the table has not, or negative.
+inline void check_bad_row(const Tensor& rows, int64_t bad, const Tensor& table, const char* op) {
   if (bad >= 0) {
-    raise<std::runtime_error>(op, "(): index ", index_value(dense, bad), " is out of bounds for a table of ", table.size(0),
+    raise<std::runtime_error>(op, "(): index ", index_value(rows, bad), " is out of bounds for a table of ", table.size(0),
                               " rows, at position ", bad);
   }
+}
+
+// The same vector, whose entries name rows of the table.
+template <class Backend>
+Tensor require_rows(const Tensor& rows, const Tensor& table, const char* op) {
+  const Tensor dense = require_row_numbers(rows, table, op);
+  check_bad_row(dense, Backend::first_out_of_range(dense, 0, table.size(0)), table, op);
   return dense;
 }
 
@@ -54,6 +63,7 @@ struct OwnedBags {
   }
 };
 
+// Whether `rows` name rows of the table is left to be seen.
 template <class Backend>
 OwnedBags require_bags(const Tensor& table, const Tensor& rows, const Tensor& offsets, const char* op) {
   require_table(table, op);
@@ -62,7 +72,7 @@ OwnedBags require_bags(const Tensor& table, const Tensor& rows, const Tensor& of
                    op, "(): offsets must be an int64 vector, one longer than there are bags");
   const Tensor bounds = as_contiguous(offsets);
   Backend::check_plan(nullptr, bounds, rows.numel(), op);
-  return {as_contiguous(table), require_rows<Backend>(rows, table, op), bounds};
+  return {as_contiguous(table), require_row_numbers(rows, table, op), bounds};
 }
 
 // out[s] = the sum, or mean, of weights[p] * table[rows[p]] over offsets[s] <= p < offsets[s + 1].
@@ -87,7 +97,7 @@ Tensor gather_segment_sum(const Tensor& table, const Tensor& rows, const Tensor&
   }
   Tensor out = new_tensor({problem.num_bags, problem.features}, table.scalar_type(), table);
   problem.out = out.mutable_data_ptr();
-  Backend::bag_sum(problem, out);
+  check_bad_row(bags.rows, Backend::bag_sum(problem, out), table, op);  // seen on the way
   return out;
 }
 
@@ -95,6 +105,7 @@ template <class Backend>
 std::tuple<Tensor, Tensor> gather_segment_max(const Tensor& table, const Tensor& rows, const Tensor& offsets) {
   constexpr const char* op = kEmbeddingBag;
   const OwnedBags bags = require_bags<Backend>(table, rows, offsets, op);
+  check_bad_row(bags.rows, Backend::first_out_of_range(bags.rows, 0, table.size(0)), table, op);
   BagMaximum problem;
   bags.describe(problem);
   problem.dtype = require_element_type(table, op).dtype;

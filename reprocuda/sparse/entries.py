@@ -79,6 +79,13 @@ class Entries:
         Raises:
             RuntimeError: an entry lies outside the matrix; `op` is who says so.
         """
+        entries = cls.unchecked(matrix, op)
+        entries.check(op, matrix.shape)
+        return entries
+
+    @classmethod
+    def unchecked(cls, matrix: Tensor, op: str) -> Entries:
+        """The same for who calls `check` in time, or has another look at rows of `matrix` and their entries."""
         values = matrix._values() if matrix.layout == torch.sparse_coo else matrix.values()
         if matrix.layout == torch.sparse_coo:
             rows, columns = matrix._indices()
@@ -88,16 +95,20 @@ class Entries:
                 bounds = torch.searchsorted(rows.contiguous(), torch.arange(matrix.shape[0] + 1, device=rows.device))
         elif matrix.layout == torch.sparse_csr:
             columns, rows = matrix.col_indices().long(), None
-            bounds = _checked(op, "crow_indices", matrix.crow_indices(), values.shape[0])
+            bounds = matrix.crow_indices().long()
         else:
             rows, bounds = matrix.row_indices().long(), None
             columns = lines(_checked(op, "ccol_indices", matrix.ccol_indices(), values.shape[0]), values.shape[0])
         if values.is_complex() and matrix.layout != torch.sparse_coo:
             values = values.clone()  # torch makes no view of what is a view into a compressed matrix
-        for name, index, size in (("column", columns, matrix.shape[1]), ("row", rows, matrix.shape[0])):
+        return cls(columns, values, bounds, rows)
+
+    def check(self, op: str, shape: torch.Size) -> None:
+        if self.given_rows is None:
+            _checked(op, "crow_indices", self.bounds, self.columns.shape[0])
+        for name, index, size in (("column", self.columns, shape[1]), ("row", self.given_rows, shape[0])):
             if index is not None:
                 require_in_bounds(op, f"{name} {{}}", index, size)
-        return cls(columns, values, bounds, rows)
 
     @cached_property
     def rows(self) -> Tensor:

@@ -59,11 +59,19 @@ def product(matrix: Tensor, dense: Tensor, reduce: str = "sum") -> tuple[Tensor,
         [num_rows, features], and for maxima and minima likewise the entries that they are products of: the first of
         equal ones, their number where there is none. Empty for sums.
     """
-    entries = Entries.of(matrix, "sparse_mm")
+    entries = Entries.unchecked(matrix, "sparse_mm")
+    # The kernel looks at rows that are there in order, and at their columns, as it reads them.
+    looks_itself = reduce in SUMS and matrix.layout == torch.sparse_csr and dense.is_cpu and not dense.is_complex()
+    if not looks_itself:
+        entries.check("sparse_mm", matrix.shape)
     if reduce in SUMS:
         parts = dense, entries.values, entries.columns, entries.targets, entries.bounds, matrix.shape[0]
-        none = entries.columns.new_empty(0)
-        return (gather_sum(*parts, True) if reduce == "mean" else weighted_sum(*parts)), none
+        try:
+            sums = gather_sum(*parts, True) if reduce == "mean" else weighted_sum(*parts)
+        except RuntimeError:
+            entries.check("sparse_mm", matrix.shape)  # says it in the words of a matrix
+            raise
+        return sums, entries.columns.new_empty(0)
     products = entries.values[:, None] * dense.index_select(0, entries.columns)
     rows = entries.rows[:, None].expand_as(products)
     return ops.scatter_extremum(products, 0, rows, matrix.shape[0], None, reduce == "amax")

@@ -4,7 +4,9 @@
 // these leave open, exactly. Sums of float64 are compensated, and again, more carefully, where that does not prove them. A block
 // fits in the first-level cache.
 #include <algorithm>
+#include <atomic>
 
+#include "../index_checks.h"
 #include "../inexact.h"
 #include "../parallel.h"
 #include "../sums/accumulate.h"
@@ -44,7 +46,8 @@ class BagDriver {
       : p_(problem), longest_(longest), workers_(workers), kernels_(bag_kernels<T>()),
         block_bags_(std::max<int64_t>(1, kBlockElements / problem.features)) {}
 
-  void run() {
+  // Returns whether all rows lie in the table; stops where one does not.
+  bool run() {
     const int64_t elements = block_bags_ * p_.features;
     double* sums = nullptr;
     bool* undecided = nullptr;
@@ -66,6 +69,7 @@ class BagDriver {
                                reinterpret_cast<int64_t*>(limbs + worker * kExactBytes)};
       run_range(first_bag(task, tasks), first_bag(task + 1, tasks), scratch);
     });
+    return within_.load();
   }
 
  private:
@@ -91,11 +95,12 @@ class BagDriver {
   const T* narrow_weights() const { return weights_are_narrow() ? static_cast<const T*>(p_.weights) : nullptr; }
   const double* wide_weights() const { return weights_are_narrow() ? nullptr : static_cast<const double*>(p_.weights); }
 
-  void run_range(int64_t begin, int64_t end, const BagScratch& scratch) const {
+  void run_range(int64_t begin, int64_t end, const BagScratch& scratch) {
     const RoundingScope scope(kIsWide ? RoundingMode::kNearest : RoundingMode::kUpward);
     // Products of 24-bit numbers fill fp64 alone.
-    int failures = kIsWide || (std::is_same_v<T, float> && p_.weights != nullptr) ? kMostFailures : 0;
-    for (int64_t first = begin; first < end; first += block_bags_) {
+    const bool rounds = kIsWide || (std::is_same_v<T, float> && p_.weights != nullptr);
+    int failures = rounds || p_.features == 1 ? kMostFailures : 0;
+    for (int64_t first = begin; first < end && within_.load(std::memory_order_relaxed); first += block_bags_) {
       BagBlock<T> block;
       block.table = static_cast<const T*>(p_.table);
       block.features = p_.features;
@@ -110,6 +115,9 @@ class BagDriver {
       block.high = scratch.high;
       block.negated_low = scratch.negated_low;
       block.undecided = scratch.undecided;
+      if (!kernels_.within(p_.rows + block.offsets[0], block.offsets[block.num_bags] - block.offsets[0], p_.num_table_rows)) {
+        return within_.store(false, std::memory_order_relaxed);
+      }
       bool exact = false;
       if (failures < kMostFailures) {
         clear_inexact();
@@ -158,6 +166,7 @@ class BagDriver {
   int workers_;
   BagKernels<T> kernels_;
   int64_t block_bags_;
+  std::atomic<bool> within_{true};
 };
 
 // Anything: a bag that only all threads together finish soon.
@@ -195,20 +204,30 @@ void sum_as_rows(const BagSum& problem) {
 
 }  // namespace
 
-void bag_sum(const BagSum& problem) {
-  if (problem.num_bags == 0 || problem.features == 0) return;
+int64_t bag_sum(const BagSum& problem) {
+  const auto first_bad_row = [&] {
+    return first_out_of_range(problem.rows, true, problem.num_rows, 0, problem.num_table_rows);
+  };
+  if (problem.num_bags == 0 || problem.features == 0) return first_bad_row();
   const RoundingScope environment(RoundingMode::kNearest);  // the caller may flush subnormals
   const int workers = workers_for((problem.num_rows + problem.num_bags) * problem.features, kElementsPerWorker);
   const int64_t longest = longest_bag(problem);
   const bool even = workers == 1 || longest <= problem.num_rows / (2 * workers);
-  if (!even || forced_first_stage() != FirstStage::kFilter) return sum_as_rows(problem);
-  prefer_huge_pages(problem.out, problem.num_bags * problem.features * element_size(problem.dtype));
-  switch (problem.dtype) {
-    case Dtype::kFloat16: return BagDriver<Half>(problem, longest, workers).run();
-    case Dtype::kBFloat16: return BagDriver<BFloat16>(problem, longest, workers).run();
-    case Dtype::kFloat64: return BagDriver<double>(problem, longest, workers).run();
-    default: return BagDriver<float>(problem, longest, workers).run();
+  if (!even || forced_first_stage() != FirstStage::kFilter) {
+    const int64_t bad = first_bad_row();
+    if (bad < 0) sum_as_rows(problem);
+    return bad;
   }
+  prefer_huge_pages(problem.out, problem.num_bags * problem.features * element_size(problem.dtype));
+  const auto is_within = [&](auto element) { return BagDriver<decltype(element)>(problem, longest, workers).run(); };
+  bool within = true;
+  switch (problem.dtype) {
+    case Dtype::kFloat16: within = is_within(Half{}); break;
+    case Dtype::kBFloat16: within = is_within(BFloat16{}); break;
+    case Dtype::kFloat64: within = is_within(double{}); break;
+    default: within = is_within(float{}); break;
+  }
+  return within ? -1 : first_bad_row();
 }
 
 }  // namespace reprocuda::cpu

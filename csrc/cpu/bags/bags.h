@@ -9,7 +9,9 @@
 namespace reprocuda::cpu {
 
 // Each allocates its scratch memory first: throws std::bad_alloc, never from inside a parallel region.
-void bag_sum(const BagSum& problem);
+
+// Returns the first position whose row is none of the table's, with `out` in no state that means anything, or -1.
+int64_t bag_sum(const BagSum& problem);
 void bag_maximum(const BagMaximum& problem);
 void row_products(const RowProducts& problem);
 

@@ -1,4 +1,5 @@
-// Sums of the rows that bags name, in registers; included per instruction set after lanes.inl.
+// Sums of the rows that bags name, in registers; included per instruction set after lanes.inl. Those of one
+// column are in single_column.inl.
 //
 // Rows are widened on the way into the registers that hold a bag's sums, a tile of columns at a time; each row is read once,
 // and fetched some rows ahead because a table's rows defeat the hardware's guess.
@@ -9,76 +10,24 @@ inline int64_t bag_column(int64_t vector, int64_t features) {
   return std::min<int64_t>(vector * L, features - L);
 }
 
-// Calls function with a number of lanes that no row is narrower than.
-template <int L = kLanes, class Function>
+// Calls function with a number of lanes, at least `kLeast`, that no row is narrower than.
+template <int kLeast, int L = kLanes, class Function>
 auto with_bag_lanes(int64_t features, Function&& function) {
-  if constexpr (L > 1) {
-    if (features < L) return with_bag_lanes<L / 2>(features, function);
+  if constexpr (L > kLeast) {
+    if (features < L) return with_bag_lanes<kLeast, L / 2>(features, function);
   }
   return function(std::integral_constant<int, L>{});
 }
 
 enum class BagWeights { kNone, kNarrow, kWide };
 
-// A vector; a double for one lane, of which GCC 12 keeps no vector in a register.
-template <int L>
-using BagLanes = std::conditional_t<L == 1, double, Doubles<L>>;
-
-template <int L>
-[[gnu::always_inline]] inline BagLanes<L> all_lanes(double x) {
-  if constexpr (L == 1) {
-    return x;
-  } else {
-    return broadcast<L>(x);
-  }
-}
-
-template <int L, class T>
-[[gnu::always_inline]] inline BagLanes<L> read_lanes(const T* from) {
-  if constexpr (L == 1) {
-    return to_double(*from);
-  } else {
-    return load<L>(from);
-  }
-}
-
-template <int L>
-[[gnu::always_inline]] inline BagLanes<L> fused_lanes(BagLanes<L> w, BagLanes<L> x, BagLanes<L> sum) {
-  if constexpr (L == 1) {
-    return __builtin_fma(w, x, sum);
-  } else {
-    return fused<L>(w, x, sum);
-  }
-}
-
-template <int L>
-[[gnu::always_inline]] inline BagLanes<L> absolute_lanes(BagLanes<L> x) {
-  if constexpr (L == 1) {
-    return magnitude(x);
-  } else {
-    return CompensatedLanes<L>::absolute(x);
-  }
-}
-
-// a becomes a + b, and what the rounding lost is returned. Needs round-to-nearest.
-template <int L>
-[[gnu::always_inline]] inline BagLanes<L> add_exactly(BagLanes<L>* a, BagLanes<L> b) {
-  if constexpr (L == 1) {
-    const TwoSum total = two_sum(*a, b);
-    *a = total.sum;
-    return total.error;
-  } else {
-    return accumulate_two_sum<L>(a, b);
-  }
-}
-
 // sum + w * x, whose product is exact, so that a fused one rounds the sum alone.
 template <int L>
-[[gnu::always_inline]] inline BagLanes<L> add_exact_product(BagLanes<L> sum, BagLanes<L> w, BagLanes<L> x) {
+[[gnu::always_inline]] inline Doubles<L> add_exact_product(Doubles<L> sum, Doubles<L> w, Doubles<L> x) {
   if constexpr (kLanes == 2) {  // without the instruction
     return sum + w * x;
   } else {
-    return fused_lanes<L>(w, x, sum);
+    return fused<L>(w, x, sum);
   }
 }
 
@@ -87,166 +36,17 @@ constexpr int kPrefetchLevel = 3;
 
 // Rounds exact sums and stores them, without arithmetic that would raise the inexact flag.
 template <int L, class T>
-void store_rounded(T* to, BagLanes<L> sums) {
-  if constexpr (L == 1) {
-    *to = round_to<T>(sums);
-  } else {
+void store_rounded(T* to, Doubles<L> sums) {
 #if defined(__x86_64__)
-    if constexpr (std::is_same_v<T, float> && kLanes == 8) return store_floats<L>(to, nearest_floats<L>(sums));
+  if constexpr (std::is_same_v<T, float> && kLanes == 8) return store_floats<L>(to, nearest_floats<L>(sums));
 #endif
-    Ints<L> plain;
-    const Ints<L> bits = rounded_bits<T, L>(sums, &plain);
-    if (!any<L>(~plain)) return store_bits<T, L>(to, bits);
-    for (int lane = 0; lane < L; ++lane) to[lane] = round_to<T>(sums[lane]);
-  }
+  Ints<L> plain;
+  const Ints<L> bits = rounded_bits<T, L>(sums, &plain);
+  if (!any<L>(~plain)) return store_bits<T, L>(to, bits);
+  for (int lane = 0; lane < L; ++lane) to[lane] = round_to<T>(sums[lane]);
 }
 
-// Rounds and stores what two ends enclose, if they leave no doubt.
-template <int L, class T>
-[[gnu::always_inline]] inline bool store_enclosed(T* to, BagLanes<L> high, BagLanes<L> negated_low) {
-  if constexpr (L == 1) {
-    return certify(-negated_low, high, to);
-  } else {
-    return IntervalLanes<T, L>{high, negated_low}.store_certified(to);
-  }
-}
-
-// The columns of a tile's vectors: one after another, but that the last of a row, of which a tile of an odd width has two, end
-// with it, so that no load or store is partial.
-template <int L, int kBlocks>
-struct TileColumns {
-  int64_t first;
-  int64_t tail[2];  // of the last two vectors, relative to the first
-
-  TileColumns(int64_t first_vector, int64_t features) : first(bag_column<L>(first_vector, features)) {
-    for (int i = 0; i < 2; ++i) tail[i] = bag_column<L>(first_vector + kBlocks - 2 + i, features) - first;
-  }
-  int64_t operator[](int b) const { return b + 2 < kBlocks ? b * L : tail[b + 2 - kBlocks]; }
-};
-
-// Three ways to add up a tile of one bag, `kBlocks` vectors of columns, at most kMostBlocks of which stay in registers. store()
-// rounds what can be rounded at once.
-
-// Sums that are right while nothing rounds. Rounding them is no arithmetic that raises a flag; dividing them would be.
-template <int L, int kBlocks>
-struct PlainSums {
-  static constexpr int kMostBlocks = kLanes == 8 ? 16 : 8;
-  BagLanes<L> sums[kBlocks];
-
-  void clear(double start) {
-    for (auto& sum : sums) sum = all_lanes<L>(start);
-  }
-  void add(int b, BagLanes<L> x) { sums[b] = sums[b] + x; }
-  void add_product(int b, BagLanes<L> w, BagLanes<L> x) { sums[b] = add_exact_product<L>(sums[b], w, x); }
-  template <class T>
-  void store(const BagBlock<T>& block, int64_t bag, const TileColumns<L, kBlocks>& columns) const {
-    const int64_t start = bag * block.features + columns.first;
-#pragma GCC unroll 16
-    for (int b = 0; b < kBlocks; ++b) {
-      const int64_t at = start + columns[b];
-      block.mean ? store_vector(block.high + at, sums[b]) : store_rounded<L>(block.out + at, sums[b]);
-    }
-  }
-};
-
-// Sums between two ends, as IntervalLanes have them, in round-up mode.
-template <int L, int kBlocks>
-struct EnclosingSums {
-  static constexpr int kMostBlocks = kLanes == 8 ? 8 : 4;
-  BagLanes<L> high[kBlocks];
-  BagLanes<L> negated_low[kBlocks];
-
-  void clear(double start) {
-    for (int b = 0; b < kBlocks; ++b) high[b] = negated_low[b] = all_lanes<L>(start);
-  }
-  void add(int b, BagLanes<L> x) {
-    high[b] = high[b] + x;
-    negated_low[b] = negated_low[b] - x;
-  }
-  void add_product(int b, BagLanes<L> w, BagLanes<L> x) {
-    high[b] = add_exact_product<L>(high[b], w, x);
-    negated_low[b] = add_exact_product<L>(negated_low[b], -w, x);
-  }
-  template <class T>
-  void store(const BagBlock<T>& block, int64_t bag, const TileColumns<L, kBlocks>& columns) const {
-    const int64_t start = bag * block.features + columns.first;
-    const int64_t count = block.offsets[bag + 1] - block.offsets[bag];
-    const double divisor = block.mean && count > 0 ? static_cast<double>(count) : 1.0;
-    bool decided = true;
-#pragma GCC unroll 16
-    for (int b = 0; b < kBlocks; ++b) {
-      store_vector(block.high + start + columns[b], high[b]);
-      store_vector(block.negated_low + start + columns[b], negated_low[b]);
-      if (!decided) continue;
-      T* const to = block.out + start + columns[b];
-      decided = divisor == 1.0 ? store_enclosed<L>(to, high[b], negated_low[b])
-                               : store_enclosed<L>(to, high[b] / divisor, negated_low[b] / divisor);
-    }
-    if (!decided) block.undecided[bag] = true;
-  }
-};
-
-// Of float64, in round-to-nearest mode: CompensatedLanes, but that the low halves of products are added up plainly, as they
-// decide rarely. Each step of that loses at most half a unit of `low_bounds`, the sum of their magnitudes, and half of the
-// smallest number where a product has bits below it. What this does not prove, finish() adds up without such loss.
-template <int L, int kBlocks>
-struct CompensatedSums {
-  static constexpr int kMostBlocks = kLanes == 8 ? 4 : 2;
-  BagLanes<L> sums[kBlocks];
-  BagLanes<L> errors[kBlocks];
-  BagLanes<L> residuals[kBlocks];
-  BagLanes<L> lows[kBlocks];
-  BagLanes<L> low_bounds[kBlocks];
-
-  void clear(double start) {
-    for (int b = 0; b < kBlocks; ++b) {
-      sums[b] = all_lanes<L>(start);
-      errors[b] = residuals[b] = lows[b] = low_bounds[b] = all_lanes<L>(0.0);
-    }
-  }
-  void add(int b, BagLanes<L> x) {
-    const BagLanes<L> lost = add_exactly<L>(&sums[b], x);
-    residuals[b] = residuals[b] + absolute_lanes<L>(add_exactly<L>(&errors[b], lost));
-  }
-  void add_product(int b, BagLanes<L> w, BagLanes<L> x) {
-    const BagLanes<L> product = w * x;
-    const BagLanes<L> low = fused_lanes<L>(w, x, -product);
-    add(b, product);
-    lows[b] = lows[b] + low;
-    low_bounds[b] = low_bounds[b] + absolute_lanes<L>(low);
-  }
-  void store(const BagBlock<double>& block, int64_t bag, const TileColumns<L, kBlocks>& columns) const {
-    const int64_t start = bag * block.features + columns.first;
-    const double count = static_cast<double>(block.offsets[bag + 1] - block.offsets[bag]);
-    const double divisor = block.mean && count > 0.0 ? count : 1.0;
-    const double share = count * 0x1.01p-53;
-    const double least = block.weights == nullptr ? 0.0 : count * 0x1p-1074;
-    bool decided = true;
-#pragma GCC unroll 16
-    for (int b = 0; b < kBlocks && decided; ++b) {
-      double* const to = block.out + start + columns[b];
-      BagLanes<L> error = errors[b];
-      const BagLanes<L> lost = absolute_lanes<L>(add_exactly<L>(&error, lows[b]));
-      const BagLanes<L> residual = residuals[b] + lost + (low_bounds[b] * share + least);
-      // Whatever is not finite leaves a residual that is not.
-      if constexpr (L == 1) {
-        const auto both = [](double x) { return broadcast<2>(x); };
-        double pair[2] = {};
-        decided = store_certified<2>({both(sums[b]), both(error), both(residual), Doubles<2>{}}, divisor, pair);
-        *to = pair[0];
-      } else {
-        decided = store_certified<L>({sums[b], error, residual, Doubles<L>{}}, divisor, to);
-      }
-    }
-    if (!decided) block.undecided[bag] = true;
-  }
-
- private:
-  template <int kWidth>
-  static bool store_certified(const CompensatedLanes<kWidth>& sum, double divisor, double* to) {
-    return divisor == 1.0 ? sum.store_certified(to) : sum.store_certified_mean(broadcast<kWidth>(divisor), to);
-  }
-};
+#include "tiles.inl"
 
 // `kBlocks` vectors of every row, from `first_vector` on.
 template <template <int, int> class Sums, BagWeights kWeights, int L, int kBlocks, class T>
@@ -270,12 +70,12 @@ void sum_bag_tile(const BagBlock<T>& block, int64_t first_vector) {
       }
       if constexpr (kWeights == BagWeights::kNone) {
 #pragma GCC unroll 16
-        for (int b = 0; b < kBlocks; ++b) sums.add(b, read_lanes<L>(source + columns[b]));
+        for (int b = 0; b < kBlocks; ++b) sums.add(b, load<L>(source + columns[b]));
       } else {
         const double weight = kWeights == BagWeights::kWide ? block.wide_weights[position] : to_double(block.weights[position]);
-        const BagLanes<L> factor = all_lanes<L>(weight);
+        const Doubles<L> factor = broadcast<L>(weight);
 #pragma GCC unroll 16
-        for (int b = 0; b < kBlocks; ++b) sums.add_product(b, factor, read_lanes<L>(source + columns[b]));
+        for (int b = 0; b < kBlocks; ++b) sums.add_product(b, factor, load<L>(source + columns[b]));
       }
     }
     sums.store(block, bag, columns);
@@ -304,11 +104,62 @@ void sum_bag_columns(const BagBlock<T>& block) {
 
 template <template <int, int> class Sums, class T>
 void sum_bags(const BagBlock<T>& block) {
-  with_bag_lanes(block.features, [&]<int L>(std::integral_constant<int, L>) {
+  with_bag_lanes<2>(block.features, [&]<int L>(std::integral_constant<int, L>) {
     if (block.weights != nullptr) return sum_bag_columns<Sums, BagWeights::kNarrow, L>(block);
     if (block.wide_weights != nullptr) return sum_bag_columns<Sums, BagWeights::kWide, L>(block);
     sum_bag_columns<Sums, BagWeights::kNone, L>(block);
   });
+}
+
+#include "single_column.inl"
+
+inline BagBlock<double> some_bags(BagBlock<double> block, int64_t first, int64_t num_bags) {
+  block.offsets += first;
+  block.num_bags = num_bags;
+  block.out += first * block.features;
+  block.undecided += first;
+  return block;
+}
+
+// Sums of products of float64: quickly, and carefully what that leaves open, which may be most where weights have few bits and
+// sums are ties. The first few bags tell.
+inline void sum_bags_of_products(const BagBlock<double>& block) {
+  const auto sum_carefully = [&](int64_t first, int64_t num_bags) {
+    sum_bags<CompensatedSums>(some_bags(block, first, num_bags));
+  };
+  const int64_t few = (block.num_bags + 7) / 8;
+  sum_bags<BoundedSums>(some_bags(block, 0, few));
+  const bool pays = 4 * std::count(block.undecided, block.undecided + few, true) <= few;
+  const int64_t quick = pays ? block.num_bags : few;
+  if (pays) {
+    sum_bags<BoundedSums>(some_bags(block, few, block.num_bags - few));
+  } else {
+    sum_carefully(few, block.num_bags - few);
+  }
+  for (int64_t bag = 0; bag < quick; ++bag) {
+    if (!block.undecided[bag]) continue;
+    block.undecided[bag] = false;
+    sum_carefully(bag, 1);
+  }
+}
+
+template <class T>
+void enclose_bags(const BagBlock<T>& block) {
+  if (block.features == 1) return sum_single_column(block);
+  if constexpr (!std::is_same_v<T, double>) {
+    sum_bags<EnclosingSums>(block);
+  } else if (block.weights != nullptr) {
+    sum_bags_of_products(block);
+  } else {
+    sum_bags<CompensatedSums>(block);
+  }
+}
+
+inline bool rows_lie_within(const int64_t* rows, int64_t count, int64_t num_table_rows) {
+  uint64_t signs = 0;
+  const uint64_t last = static_cast<uint64_t>(num_table_rows) - 1;
+  for (int64_t i = 0; i < count; ++i) signs |= static_cast<uint64_t>(rows[i]) | (last - static_cast<uint64_t>(rows[i]));
+  return signs >> 63 == 0;
 }
 
 template <int L, class T>
@@ -322,9 +173,8 @@ int64_t finish_columns(const BagBlock<T>& block, int64_t bag, bool exact, int32_
   }
   const int64_t divisor = block.mean ? count : 1;
   if constexpr (L == 1) {
-    const double high = block.high[bag];
-    const double size = static_cast<double>(divisor);
-    if (store_enclosed<1>(out, high / size, (exact ? -high : block.negated_low[bag]) / size)) return 0;
+    const double size = static_cast<double>(divisor);  // rounds up what it divides
+    if (certify(-(block.negated_low[bag] / size), block.high[bag] / size, out)) return 0;
     *flagged = 0;
     return 1;
   }
@@ -360,6 +210,10 @@ template <int L>
 int64_t finish_columns(const BagBlock<double>& block, int64_t bag, bool, int32_t* flagged) {
   const int64_t first = block.offsets[bag];
   const int64_t last = block.offsets[bag + 1];
+  if (first == last) {
+    std::memset(block.out + bag * block.features, 0, block.features * sizeof(double));
+    return 0;
+  }
   const int64_t divisor = block.mean ? last - first : 1;
   const int64_t vectors = (block.features + L - 1) / L;
   int64_t num_flagged = 0;
@@ -384,7 +238,7 @@ int64_t finish_columns(const BagBlock<double>& block, int64_t bag, bool, int32_t
 
 template <class T>
 int64_t finish_bag(const BagBlock<T>& block, int64_t bag, bool exact, int32_t* flagged) {
-  return with_bag_lanes(block.features, [&]<int L>(std::integral_constant<int, L>) {
+  return with_bag_lanes<1>(block.features, [&]<int L>(std::integral_constant<int, L>) {
     return finish_columns<L>(block, bag, exact, flagged);
   });
 }
@@ -392,8 +246,8 @@ int64_t finish_bag(const BagBlock<T>& block, int64_t bag, bool exact, int32_t* f
 template <class T>
 BagKernels<T> bag_kernels(InstructionSet) {
   if constexpr (std::is_same_v<T, double>) {
-    return {nullptr, &sum_bags<CompensatedSums, T>, &finish_bag<T>};
+    return {&rows_lie_within, nullptr, &enclose_bags<T>, &finish_bag<T>};
   } else {
-    return {&sum_bags<PlainSums, T>, &sum_bags<EnclosingSums, T>, &finish_bag<T>};
+    return {&rows_lie_within, &sum_bags<PlainSums, T>, &enclose_bags<T>, &finish_bag<T>};
   }
 }

@@ -27,7 +27,9 @@ struct BagBlock {
 
 template <class T>
 struct BagKernels {
-  // Not of float64. Plain sums, the exact ones as long as no addition raises the inexact flag: rounded to `out`; those of
+  // Whether every row is one of the table's.
+  bool (*within)(const int64_t* rows, int64_t count, int64_t num_table_rows);
+  // Not of float64 or one column. Plain sums, the exact ones as long as no addition raises the inexact flag: rounded to `out`; those of
   // means to `high`, for finish() to take. Each row read once.
   void (*add)(const BagBlock<T>&);
   // Enclosing sums, to `high` and `negated_low`, in round-up mode, and to `out` where they are certain. Marks the bags that are

@@ -5,43 +5,13 @@ import pytest
 import torch
 
 import reprocuda
-from tests import oracle
 from tests.operators.adversarial import KINDS, make
-from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
+from tests.operators.bags_of_rows import FEATURES, adversarial, fractions
+from tests.operators.bits import DTYPES, assert_same_bits, threads
 from tests.operators.forcing import STAGES, forced
 from tests.processes import by_instruction_set
 
-FEATURES = 20
 NAMES = ("float32", "bfloat16", "float64")
-
-
-def fractions(table, indices, sizes, name, mean=False, weights=None):
-    """[num_bags, features] of one exact sum each."""
-    to = torch.repeat_interleave(torch.arange(len(sizes)), sizes).numpy()
-    factors = None if weights is None else oracle.to_double(to_numpy_bits(weights), name)
-    columns = [
-        oracle.exact_segment_sums(
-            to_numpy_bits(table[indices, f].contiguous()), to, len(sizes), name, mean=mean, weights=factors
-        )
-        for f in range(table.shape[1])
-    ]
-    return torch.stack([from_numpy_bits(column, DTYPES[name]) for column in columns], 1)
-
-
-def adversarial(rows, dtype, generator):
-    """Rows in threes: a number, half of its last place or a little beside, and what decides or takes all of it back."""
-    shape = rows // 3, FEATURES
-    step = torch.finfo(dtype).eps
-
-    def drawn(*values):
-        return torch.tensor(values, dtype=torch.float64)[torch.randint(len(values), shape, generator=generator)]
-
-    head = drawn(1, -1, 1 + step, 2 - step, -3, 0.0, -0.0) * 2.0 ** torch.randint(-30, 31, shape, generator=generator)
-    half = head.sign() * 2.0 ** head.abs().clamp(min=2.0**-40).log2().floor() * step / 2
-    tiny = drawn(0.0, -0.0, 1, -1) * 2.0**-100
-    second = drawn(0.0, 1, 1, 3, -1) * half
-    third = torch.where(torch.rand(shape, generator=generator) < 0.3, -head, tiny)
-    return torch.stack([head, second, third], 1).reshape(rows, FEATURES).to(dtype)
 
 
 @pytest.mark.parametrize("name", NAMES)
