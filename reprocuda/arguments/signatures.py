@@ -223,4 +223,6 @@ def typed(function: Callable | None = None, *, leave: tuple[str, ...] = ()) -> C
             refuse_large({name: value for name, value in given.items() if name in kinds})
             raise
 
+    # Dynamo counts recompilations by code object: one that all functions shared would soon be compiled too often.
+    call.__code__ = call.__code__.replace(co_name=op)
     return call

@@ -43,6 +43,22 @@ def test_same_bits_as_eager(case):
         assert_same_bits(got, want, case.name)
 
 
+def test_every_function_has_its_own_share_of_the_compilers_patience():
+    """Dynamo gives up where one code object is compiled too often."""
+    index, x = torch.tensor([0, 2, 2, 1]), torch.arange(4.0)
+    calls = {
+        **{name: (x, 0, index) for name in ("gather", "index_select")},
+        **{name: (x, 0, index, x) for name in ("index_add", "index_copy", "scatter", "scatter_add")},
+        **{name: (x, 0) for name in ("cumprod", "cumsum", "logcumsumexp")},
+        **{name: (x, 0, index, x, "mean") for name in ("index_reduce", "scatter_reduce")},
+        "put": (x, index, x),
+        "take": (x, index),
+    }
+    for name, arguments in calls.items():
+        compiled = torch.compile(getattr(reprocuda, name), backend="eager", fullgraph=True)
+        assert_same_bits(compiled(*arguments), getattr(reprocuda, name)(*arguments), name)
+
+
 def test_inductor_keeps_the_bits():
     """Forward and backward reach our operators; inductor would sum index_add and index_select's gradient itself."""
 
