@@ -83,9 +83,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=None,
-                        help="numbers of CPU threads, as in 1,2 (the default on a CPU)")  # fmt: skip
+                        help="numbers of CPU threads, as in 1,2; torch's own where it is not given")  # fmt: skip
     parser.add_argument("--only", default="", help="a regular expression on family, shape and dtype")
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON, the table and the picture")
     options = parser.parse_args()
     if not exists_on(options.device):
@@ -104,7 +104,7 @@ def main() -> int:
         "overhead_microseconds": {},
     }
     print_line(to, f"{machine}; torch {torch.__version__}; medians of {options.repeats} interleaved rounds")
-    thread_counts = options.threads or ([1, 2] if options.device == "cpu" else [torch.get_num_threads()])
+    thread_counts = options.threads or [torch.get_num_threads()]
     for case in all_cases():
         if re.search(options.only, f"{case.family} {case.shape} {case.dtype}"):
             rows = run_case(case, options.device, thread_counts, options.repeats)

@@ -1,9 +1,11 @@
 """Writes the measured costs in README.md from benchmarks/results/cpu.json, so that no number there is typed by hand."""
 
 import json
+import statistics
 import sys
 from pathlib import Path
 
+from benchmarks.cases import FAMILIES
 from benchmarks.cases.base import ALL_NAN, FORCED_EXACT, OURS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,10 +29,42 @@ def _milliseconds(rows: list[dict], contestant: str) -> str:
     return ""
 
 
+def _families(rows: list[dict]) -> list[str]:
+    """Of each family of operators how our times compare with torch's, in all dtypes that were measured."""
+    lines = ["| family | cases | median | smallest | largest |", "| --- | --- | --- | --- | --- |"]
+    for title, module in FAMILIES.items():
+        names = {case.family for case in module.cases()}
+        ratios = [
+            (row["ratios"][row["baseline"]]["ratio"], row)
+            for row in rows
+            if row["family"] in names and row["contestant"] == OURS and row["baseline"] in row["ratios"]
+        ]
+        if ratios:
+            largest, worst = max(ratios, key=lambda entry: entry[0])
+            smallest = min(ratio for ratio, _ in ratios)
+            median = statistics.median(ratio for ratio, _ in ratios)
+            where = f"{worst['family']}: {worst['shape']}, {worst['dtype']}"
+            lines.append(f"| {title} | {len(ratios)} | {median:.2f} | {smallest:.2f} | {largest:.2f} ({where}) |")
+    return lines
+
+
+def _against_torch_scatter(rows: list[dict]) -> list[str]:
+    ratios = [
+        row["ratios"]["torch_scatter"]["ratio"]
+        for row in rows
+        if row["contestant"] == OURS and "torch_scatter" in row["ratios"]
+    ]
+    if not ratios:
+        return []
+    quickest, slowest = (f"{1 / ratio:.1f}" for ratio in (min(ratios), max(ratios)))
+    return ["", f"torch_scatter's `scatter_max` and `scatter_min` take {slowest} to {quickest} times as long as ours."]
+
+
 def measured(document: dict) -> str:
-    """The table of float32 with the most threads, and the cost of a replaced call."""
+    """The sums of float32 with the most threads, all families in short, and the cost of a replaced call."""
     threads = max(row["threads"] for row in document["rows"])
-    rows = [row for row in document["rows"] if row["dtype"] == "float32" and row["threads"] == threads]
+    of_all = [row for row in document["rows"] if row["threads"] == threads]
+    rows = [row for row in of_all if row["dtype"] == "float32"]
     shapes = list(dict.fromkeys(row["shape"] for row in rows if row["family"] == "IndexAdd"))
     lines = [
         f"On a CPU ({document['machine']}), {threads} threads, torch {document['torch'].partition('+')[0]}, float32: "
@@ -48,6 +82,9 @@ def measured(document: dict) -> str:
             _cell(of_shape, "EmbeddingBackward", OURS, "embedding_dense_backward"),
         )
         lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "All families and dtypes, as ratios to torch's operator (1: the same time):", ""]
+    lines += _families(of_all)
+    lines += _against_torch_scatter(of_all)
     overhead = document["overhead_microseconds"]
     if overhead:
         extra = {name: (cost["on"] - cost["never enabled"], cost["off"] - cost["never enabled"])

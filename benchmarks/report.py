@@ -1,5 +1,6 @@
 """The benchmark's table, Markdown and picture."""
 
+import statistics
 from pathlib import Path
 
 import matplotlib
@@ -76,24 +77,25 @@ def markdown(document: dict) -> str:
 
 
 def draw(path: Path, document: dict) -> None:
-    """Bars: our time over that of the operator we replace, for each case; 1 is the same speed."""
+    """A line for each operator and dtype: our time over that of the operator we replace, a dot a case."""
     threads = max((row["threads"] for row in document["rows"]), default=0)
-    rows = [
-        row
-        for row in document["rows"]
-        if row["contestant"] == OURS and row["threads"] == threads and row["baseline"] in row["ratios"]
-    ]
-    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.32 * len(rows)), layout="constrained")
-    labels = [f"{row['family']} ({row['shape']}) {row['dtype']}" for row in rows]
-    ratios = [row["ratios"][row["baseline"]]["ratio"] for row in rows]
-    colours = ["tab:green" if ratio <= 1 else "tab:orange" for ratio in ratios]
-    bars = axes.barh(labels, [ratio - 1 for ratio in ratios], left=1, color=colours)  # from 1 to the ratio
-    axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], padding=3)
+    ratios: dict[str, list[float]] = {}
+    for row in document["rows"]:
+        if row["contestant"] == OURS and row["threads"] == threads and row["baseline"] in row["ratios"]:
+            label = f"{row['family']}, {row['dtype']}"
+            ratios.setdefault(label, []).append(row["ratios"][row["baseline"]]["ratio"])
+    figure, axes = plt.subplots(figsize=(9, 1.2 + 0.22 * len(ratios)), layout="constrained")
+    for line, of_label in enumerate(ratios.values()):
+        middle = statistics.median(of_label)
+        colour = "tab:green" if middle <= 1 else "tab:orange"
+        axes.hlines(line, min(of_label), max(of_label), color=colour, linewidth=1)
+        axes.plot(of_label, [line] * len(of_label), "o", color=colour, markersize=3, alpha=0.6)
+        axes.plot(middle, line, "|", color="black", markersize=9)
+    axes.set_yticks(range(len(ratios)), ratios, fontsize=7)
     axes.set_xscale("log")
-    axes.set_xlim(min([*ratios, 1]) / 2, max([*ratios, 1]) * 2)
     axes.axvline(1, color="black", linewidth=1)
     axes.invert_yaxis()
-    axes.set_xlabel("time / time of torch's operator (less is faster)")
+    axes.set_xlabel("time / time of torch's operator (less is faster); a dot a case, a bar the median")
     axes.set_title(f"{document['machine']}, {threads} threads")
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -3,8 +3,18 @@
 from benchmarks.cases import bags, histograms, overwrites, reductions, running, scans, segments, sparse, sums
 from benchmarks.cases.base import Case
 
-FAMILIES = (sums, reductions, overwrites, scans, running, segments, sparse, histograms, bags)
+FAMILIES = {
+    "sums": sums,
+    "other reductions": reductions,
+    "plain writes": overwrites,
+    "prefix sums": scans,
+    "prefix products, log-sum-exps": running,
+    "segments, extrema with positions": segments,
+    "sparse tensors": sparse,
+    "histograms": histograms,
+    "embedding bags": bags,
+}
 
 
 def all_cases() -> list[Case]:
-    return [case for family in FAMILIES for case in family.cases()]
+    return [case for family in FAMILIES.values() for case in family.cases()]
