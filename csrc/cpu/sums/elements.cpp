@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "../workspace.h"
 #include "cell_sets.h"
 #include "exact_scan.h"
 #include "outputs.h"
@@ -19,6 +20,10 @@ constexpr int64_t kSetsBytes = int64_t{12} << 20;
 constexpr int64_t kBatch = 512;                // elements between two calls of a kernel
 constexpr int64_t kThinOutputs = 4;            // an element, from which on an output is rarely named twice
 constexpr int64_t kShortestThinRun = 8;
+constexpr int64_t kThinShare = 4;              // elements of a run that are worth a worker
+constexpr int64_t kThinElements = 1 << 13;     // and of all runs: each waits for memory
+constexpr uint64_t kAhead = 64;                // outputs fetched before they are added to
+constexpr int kSeenBits = 18;                  // of a hash that tells outputs apart
 
 // Cells for all outputs, one set a worker, filled batch by batch.
 template <class T>
@@ -193,13 +198,64 @@ bool add_exactly(T* sum, T value, T* lost) {
   }
 }
 
+// Rounds the exact sum of two numbers once, or returns false and leaves *rounded alone.
+template <class T>
+bool round_sum(T a, T b, T* rounded) {
+  const TwoSum total = two_sum(to_double(a), to_double(b));
+  if (!is_finite(total.sum) || !is_finite(total.error)) return false;
+  if constexpr (std::is_same_v<T, double>) {
+    *rounded = total.sum;
+  } else {
+    if (total.error != 0) return false;
+    *rounded = round_to<T>(total.sum);
+  }
+  return true;
+}
+
+// A set of hashes, which two keys may share.
+class HashSet {
+ public:
+  static constexpr int64_t kWords = (int64_t{1} << kSeenBits) / 64;
+
+  explicit HashSet(uint64_t* words) : words_(words) { std::fill_n(words, kWords, uint64_t{0}); }
+  static uint64_t hash(int64_t key) { return (static_cast<uint64_t>(key) * 0x9e3779b97f4a7c15u) >> (64 - kSeenBits); }
+  bool has(uint64_t hash) const { return (words_[hash / 64] >> (hash % 64) & 1) != 0; }
+  void insert(uint64_t hash) { words_[hash / 64] |= uint64_t{1} << (hash % 64); }
+
+ private:
+  uint64_t* words_;
+};
+
+// An output that has lost one part is rounded with it right away: of two numbers it is the one that stands already, mostly.
+// What is left in `lost` goes the longer way. `words` are those of two sets.
+template <class T>
+void round_single_losses(LostParts<T>& lost, T* out, uint64_t* words) {
+  HashSet once(words);
+  HashSet twice(words + HashSet::kWords);
+  for (const int64_t key : lost.keys) {
+    const uint64_t hash = HashSet::hash(key);
+    once.has(hash) ? twice.insert(hash) : once.insert(hash);
+  }
+  size_t left = 0;
+  for (size_t i = 0; i < lost.keys.size(); ++i) {
+    T* const at = out + lost.keys[i];
+    if (!twice.has(HashSet::hash(lost.keys[i])) && round_sum(*at, lost.values[i], at)) continue;
+    lost.keys[left] = lost.keys[i];
+    lost.values[left++] = lost.values[i];
+  }
+  lost.keys.resize(left);
+  lost.values.resize(left);
+}
+
 }  // namespace
 
 template <class T>
 LostParts<T> add_with_losses(const ElementAccumulation& problem, const ElementKeys& keys, int max_workers) {
   const int64_t length = keys.size(keys.ndim() - 1);
-  const int64_t most = std::min<int64_t>(max_workers, length / kShortestThinRun);
-  const int workers = static_cast<int>(std::clamp<int64_t>(workers_for(problem.num_elements, kElementsPerWorker), 1, most));
+  const int64_t most = std::min<int64_t>(max_workers, length / kThinShare);
+  const int workers = static_cast<int>(std::clamp<int64_t>(workers_for(problem.num_elements, kThinElements), 1, most));
+  uint64_t* seen = nullptr;
+  const Workspace memory = lease([&](Layout& layout) { seen = layout.take<uint64_t>(workers * 2 * HashSet::kWords); });
   fill_untouched(problem.out, problem.self, problem.num_out * element_size(problem.dtype));
   T* const out = static_cast<T*>(problem.out);
   const T* const src = static_cast<const T*>(problem.src);
@@ -209,21 +265,40 @@ LostParts<T> add_with_losses(const ElementAccumulation& problem, const ElementKe
     lost[part].keys.reserve(share);
     lost[part].values.reserve(share);
   }
-  // Each takes a part of every run, so that no two write one output.
+  // Each takes a part of every run, so that no two write one output. Short parts meet in one cache line, but not at one time:
+  // everyone begins with other runs.
   keys.with_index([&](auto* index) {
     run_tasks(workers, workers, [&](int, int64_t part) {
       const int64_t begin = part_begin(length, workers, part);
       const int64_t end = part_begin(length, workers, part + 1);
-      keys.for_each_run(0, problem.num_elements, [&](const ElementKeys::Run& run) {
+      LostParts<T> mine = std::move(lost[part]);  // its ends are written often, and neighbours of the others'
+      struct {
+        int64_t key;
+        T value;
+      } waiting[kAhead];
+      uint64_t fetched = 0;
+      const auto add_waiting = [&](uint64_t position) {
+        const auto [key, value] = waiting[position % kAhead];
+        T missing;
+        if (add_exactly(out + key, value, &missing)) return;
+        mine.keys.push_back(key);
+        mine.values.push_back(missing);
+      };
+      const auto add_run = [&](const ElementKeys::Run& run) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t at = index[run.index + i * keys.index_stride()];
           const int64_t key = run.key + i * keys.key_stride() + at * keys.index_scale();
-          T missing;
-          if (add_exactly(out + key, src[run.src + i * keys.src_stride()], &missing)) continue;
-          lost[part].keys.push_back(key);
-          lost[part].values.push_back(missing);
+          __builtin_prefetch(out + key, 1);
+          if (fetched >= kAhead) add_waiting(fetched);
+          waiting[fetched++ % kAhead] = {key, src[run.src + i * keys.src_stride()]};
         }
-      });
+      };
+      const int64_t first = part_begin(problem.num_elements / length, workers, part) * length;
+      keys.for_each_run(first, problem.num_elements, add_run);
+      keys.for_each_run(0, first, add_run);
+      for (uint64_t i = fetched - std::min(fetched, kAhead); i < fetched; ++i) add_waiting(i);
+      if (!mine.keys.empty()) round_single_losses(mine, out, seen + part * 2 * HashSet::kWords);
+      lost[part] = std::move(mine);
     });
   });
   for (int other = 1; other < workers; ++other) {
