@@ -114,6 +114,7 @@ segment_plan = torch.ops.reprocuda.segment_plan.default
 segment_sum = torch.ops.reprocuda.segment_sum.default
 gather_segment_sum = torch.ops.reprocuda.gather_segment_sum.default
 gather_segment_max = torch.ops.reprocuda.gather_segment_max.default
+gather_segment_max_backward = torch.ops.reprocuda.gather_segment_max_backward.default
 gather_row_products = torch.ops.reprocuda.gather_row_products.default
 cumsum = torch.ops.reprocuda.cumsum.default
 cumsum_ = torch.ops.reprocuda.cumsum_.default

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../problems/bags.h"
+#include "scatter_add.h"
 #include "segment.h"
 
 namespace reprocuda {
@@ -10,10 +11,11 @@ namespace reprocuda {
 inline constexpr const char* kEmbeddingBagSchemas[] = {
     "gather_segment_sum(Tensor table, Tensor rows, Tensor offsets, Tensor? weights, bool mean) -> Tensor",
     "gather_segment_max(Tensor table, Tensor rows, Tensor offsets) -> (Tensor values, Tensor argmax)",
+    "gather_segment_max_backward(Tensor grad, Tensor argmax, SymInt num_rows) -> Tensor",
     "gather_row_products(Tensor left, Tensor left_rows, Tensor right, Tensor right_rows, SymInt ignored=-1) -> Tensor",
 };
 
-// All three serve embedding_bag, whose name is the one that the user knows.
+// All of them serve embedding_bag, whose name is the one that the user knows.
 inline constexpr const char* kEmbeddingBag = "embedding_bag";
 
 inline ElementType require_table(const Tensor& table, const char* op) {
@@ -118,6 +120,34 @@ std::tuple<Tensor, Tensor> gather_segment_max(const Tensor& table, const Tensor&
   return {values, argmax};
 }
 
+// Zeros of a sum's result, in memory that is not written yet. A backend of the CPU asks for huge pages there, which torch does not:
+// most of a large table's gradient is zeros, and a fault for each of its small pages would cost more than the sums.
+template <class Backend>
+void fill_zeros(Tensor& out, ElementType type) {
+  if (!out.is_cpu()) {
+    torch::stable::zero_(out);
+    return;
+  }
+  Accumulation nothing = make_accumulation(type);
+  nothing.out = out.mutable_data_ptr();
+  nothing.num_targets = out.numel();
+  Backend::accumulate(nothing, out);
+}
+
+// out[argmax[s, f], f] = 0 + the sum of grad[s, f] over all such s. Where argmax is `num_rows`, the gradient goes nowhere.
+template <class Backend>
+Tensor gather_segment_max_backward(const Tensor& grad, const Tensor& argmax, int64_t num_rows) {
+  constexpr const char* op = kEmbeddingBag;
+  const ElementType type = require_table(grad, op);
+  check<Irregular>(num_rows >= 0, op, "(): num_rows must not be negative, got ", num_rows);
+  check<Irregular>(argmax.scalar_type() == ScalarType::Long && sizes_of(argmax) == sizes_of(grad) && same_device(argmax, grad), op,
+                   "(): argmax must be int64, of the shape and on the device of grad");
+  Tensor sums = new_tensor({num_rows + 1, grad.size(1)}, grad.scalar_type(), grad);  // the last row is nowhere
+  fill_zeros<Backend>(sums, type);
+  scatter_into<Backend>(Target::in_place(sums, op), 0, argmax, grad, {}, op);
+  return torch::stable::narrow(sums, 0, 0, num_rows);
+}
+
 // out[p] = the sum of left[left_rows[p], f] * right[right_rows[p], f] over f; zero where right_rows[p] is `ignored`.
 template <class Backend>
 Tensor gather_row_products(const Tensor& left, const Tensor& left_rows, const Tensor& right, const Tensor& right_rows,
@@ -154,6 +184,7 @@ template <class Backend>
 void register_embedding_bag(torch::stable::detail::StableLibrary& library) {
   library.impl("gather_segment_sum", TORCH_BOX(&gather_segment_sum<Backend>));
   library.impl("gather_segment_max", TORCH_BOX(&gather_segment_max<Backend>));
+  library.impl("gather_segment_max_backward", TORCH_BOX(&gather_segment_max_backward<Backend>));
   library.impl("gather_row_products", TORCH_BOX(&gather_row_products<Backend>));
 }
 

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from .. import ops
 from ..arguments.checks import checks, raise_if_out_of_range
-from ..arguments.transforms import needs_autograd
+from ..arguments.transforms import is_legacy_batched, needs_autograd
 from ..sparse.entries import coo
 from .extrema import spread, taken
 from .sums import EachAlone, below_autograd
@@ -258,7 +258,10 @@ class Largest(EachAlone):
 
     @staticmethod
     def backward(ctx, grad, _):
-        return spread(grad, ctx.saved_tensors[0], 0, ctx.num_rows), None, None
+        (argmax,) = ctx.saved_tensors
+        if needs_autograd(grad) or is_legacy_batched(grad):
+            return spread(grad, argmax, 0, ctx.num_rows), None, None
+        return ops.gather_segment_max_backward(grad, argmax, ctx.num_rows), None, None
 
     @staticmethod
     def jvp(ctx, tangent, *_):
@@ -349,6 +352,5 @@ def table_gradient(
 
 def spread_maximum(grad: Tensor, argmax: Tensor, sizes: Tensor, num_rows: int) -> Tensor:
     """Every bag's gradient goes to the row that was the largest, column by column; an empty bag's nowhere."""
-    sums = grad.new_zeros(num_rows + 1, grad.shape[1])  # the last row is nowhere
-    ops.scatter_add_(sums, 0, argmax.long().masked_fill((sizes == 0).unsqueeze(1), num_rows), grad)
-    return sums[:num_rows]
+    nowhere = (sizes == 0).unsqueeze(1)
+    return ops.gather_segment_max_backward(grad, argmax.long().masked_fill(nowhere, num_rows), num_rows)

@@ -25,6 +25,10 @@ def _meta_gather_segment_max(table, rows, offsets):
     return table.new_empty(shape), rows.new_empty(shape)
 
 
+def _meta_gather_segment_max_backward(grad, argmax, num_rows):
+    return grad.new_empty(num_rows, grad.shape[1])
+
+
 def _meta_gather_row_products(left, left_rows, right, right_rows, ignored=-1):
     return left.new_empty(left_rows.shape[0])
 
@@ -46,6 +50,7 @@ def _meta_embedding_bag_backward(
 
 fake("gather_segment_sum", _meta_gather_segment_sum)
 fake("gather_segment_max", _meta_gather_segment_max)
+fake("gather_segment_max_backward", _meta_gather_segment_max_backward)
 fake("gather_row_products", _meta_gather_row_products)
 fake("embedding_bag", _meta_embedding_bag)
 fake("embedding_bag_backward", _meta_embedding_bag_backward)

@@ -149,6 +149,9 @@ PARTS = {
         ops.gather_segment_sum, real(4, 2, grad=False), INDEX, BAGS, real(3, grad=False).double(), False,
     ),
     "gather_segment_max": lambda: (ops.gather_segment_max, real(4, 2, grad=False), INDEX, BAGS),
+    "gather_segment_max_backward": lambda: (
+        ops.gather_segment_max_backward, real(2, 2, grad=False), torch.tensor([[0, 3], [4, 3]]), 4,
+    ),
     **{
         name: lambda name=name: (
             getattr(ops, name), real(5, 2, grad=False), [torch.linspace(-1, 1, 4), torch.linspace(0, 1, 3)], "bisect",

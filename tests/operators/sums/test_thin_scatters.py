@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import reprocuda
+from reprocuda import ops
 from tests import oracle
 from tests.operators.adversarial import KINDS, make
 from tests.operators.bits import DTYPES, assert_same_bits, from_numpy_bits, threads, to_numpy_bits
@@ -24,11 +25,11 @@ def fractions(base, index, source, name):
         oracle.exact_segment_sums(
             to_numpy_bits(source[:, f].contiguous()),
             index[:, f].numpy(),
-            TARGETS,
+            base.shape[0],
             name,
             initial=to_numpy_bits(base[:, f].contiguous()),
         )
-        for f in range(COLUMNS)
+        for f in range(base.shape[1])
     ]
     return torch.stack([from_numpy_bits(column, DTYPES[name]) for column in columns], 1)
 
@@ -77,6 +78,19 @@ def test_neither_threads_nor_order_nor_stage_change_a_bit(name):
             assert_same_bits(reprocuda.scatter_add(base, 0, index[order], source[order]), want, f"{count} shuffled")
 
 
+@pytest.mark.parametrize("name", DTYPES)
+def test_two_threads_share_short_rows(name):
+    """Eight columns are two threads' work, who meet in every cache line."""
+    generator = torch.Generator().manual_seed(4)
+    base = make("wide", (20000, 8), DTYPES[name], generator)
+    index = torch.randint(0, 2000, (5000, 8), generator=generator)
+    source = make("wide", (5000, 8), DTYPES[name], generator)
+    want = fractions(base, index, source, name)
+    for count in (1, 2):
+        with threads(count):
+            assert_same_bits(reprocuda.scatter_add(base, 0, index, source), want, f"{count} threads")
+
+
 def test_a_bad_index_leaves_the_target_alone():
     base = torch.zeros(64, 8)
     index = torch.tensor([[1] * 8, [64] * 8])
@@ -101,3 +115,44 @@ def test_the_gradient_of_maxima_over_bags(name):
             first = (rows == rows.amax(0)).int().argmax(0)
             argmax[bag] = indices[bag][first]
         assert_same_bits(got, fractions(torch.zeros_like(got), argmax, seeds, name), f"{name} {kind}")
+
+
+# Targets, bags, columns: thin; a row for each element; dense; nothing at all.
+SHAPES = [(400, 90, 24), (400, 90, 1), (7, 90, 3), (3, 0, 5), (0, 4, 2), (3, 4, 0)]
+
+
+@pytest.mark.parametrize("targets, bags, columns", SHAPES)
+@pytest.mark.parametrize("name", DTYPES)
+def test_the_backward_of_maxima_adds_to_zeros_and_leaves_out_empty_bags(name, targets, bags, columns):
+    generator = torch.Generator().manual_seed(5)
+    argmax = torch.randint(0, min(targets, 50) + 1, (bags, columns), generator=generator)
+    argmax[argmax == min(targets, 50)] = targets  # nowhere
+    for kind in ("wide", "small integers"):
+        grad = make(kind, (bags, columns), DTYPES[name], generator)
+        grad[::5] = -0.0  # where nothing else comes, the zero stays
+        got = ops.gather_segment_max_backward(grad, argmax, targets)
+        assert got.shape == (targets, columns) and got.is_contiguous()
+        if columns > 0:
+            want = fractions(grad.new_zeros(targets + 1, columns), argmax, grad, name)[:targets]
+            assert_same_bits(got, want, kind)
+            strided = ops.gather_segment_max_backward(grad.t().contiguous().t(), argmax.t().contiguous().t(), targets)
+            assert_same_bits(strided, want, kind)
+    one = grad.new_ones(()).expand(bags, columns)
+    assert_same_bits(
+        ops.gather_segment_max_backward(one, argmax, targets),
+        ops.gather_segment_max_backward(one.contiguous(), argmax, targets),
+    )
+
+
+@pytest.mark.parametrize("bad", [-1, 5])
+def test_the_backward_of_maxima_refuses_a_row_that_is_none(bad):
+    argmax = torch.tensor([[0, 1], [4, bad]])
+    with pytest.raises(RuntimeError, match=rf"embedding_bag\(\): index {bad} is out of bounds .* at position 3"):
+        ops.gather_segment_max_backward(torch.ones(2, 2), argmax, 4)
+
+
+def test_the_backward_of_maxima_refuses_what_does_not_fit():
+    grad, argmax = torch.ones(2, 3), torch.zeros(2, 3, dtype=torch.long)
+    for arguments in ((grad, argmax[:1], 4), (grad, argmax.int(), 4), (grad[0], argmax[0], 4), (grad, argmax, -1)):
+        with pytest.raises(ValueError, match="embedding_bag"):
+            ops.gather_segment_max_backward(*arguments)
