@@ -12,10 +12,10 @@ STAGES = ["filter", "pairs", "superaccumulators"]  # from the cheapest to the la
 
 def _set(algorithm: str, stage: str) -> None:
     torch.ops.reprocuda._set_forced_algorithm(algorithm)
-    torch.ops.reprocuda._set_force_exact(STAGES.index(stage))
+    torch.ops.reprocuda._set_first_stage(STAGES.index(stage))
     if reprocuda.build_info()["cuda_loaded"]:
         torch.ops.reprocuda._set_forced_algorithm_cuda(algorithm)
-        torch.ops.reprocuda._set_force_exact_cuda(stage != "filter")
+        torch.ops.reprocuda._set_first_stage_cuda(STAGES.index(stage))
 
 
 @contextmanager

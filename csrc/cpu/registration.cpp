@@ -130,9 +130,9 @@ struct CpuBackend {
 void set_forced_algorithm(StringHandle name) { cpu::set_forced_algorithm(algorithm_named(take_string(name))); }
 
 // 0: by the filter; 1: without it; 2: by the superaccumulators alone.
-void set_force_exact(int64_t level) {
-  check<std::runtime_error>(level >= 0 && level <= 2, "_set_force_exact(): level must be 0, 1 or 2, not ", level);
-  cpu::set_first_stage(static_cast<cpu::FirstStage>(level));
+void set_first_stage(int64_t stage) {
+  check<std::runtime_error>(stage >= 0 && stage <= 2, "_set_first_stage(): stage must be 0, 1 or 2, not ", stage);
+  cpu::set_first_stage(static_cast<cpu::FirstStage>(stage));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
@@ -154,7 +154,7 @@ STABLE_TORCH_LIBRARY_IMPL(reprocuda, CPU, library) {
 
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CompositeExplicitAutograd, library) {
   library.impl("_set_forced_algorithm", TORCH_BOX(&set_forced_algorithm));
-  library.impl("_set_force_exact", TORCH_BOX(&set_force_exact));
+  library.impl("_set_first_stage", TORCH_BOX(&set_first_stage));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace reprocuda::cuda {
 namespace {
 
 std::atomic<Algorithm> forced_algorithm{Algorithm::kAuto};
-std::atomic<bool> force_exact{false};
+std::atomic<FirstStage> first_stage{FirstStage::kFilter};
 
 template <class Problem>
 void choose_and_run(const Problem& problem, const Context& context) {
@@ -33,7 +33,7 @@ void accumulate(const Accumulation& problem, const Context& context) { choose_an
 void accumulate(const ElementAccumulation& problem, const Context& context) { choose_and_run(problem, context); }
 
 void set_forced_algorithm(Algorithm algorithm) { forced_algorithm = algorithm; }
-void set_force_exact(bool force) { force_exact = force; }
-bool exact_is_forced() { return force_exact; }
+void set_first_stage(FirstStage stage) { first_stage = stage; }
+bool exact_is_forced() { return first_stage == FirstStage::kExact; }
 
 }  // namespace reprocuda::cuda

@@ -1,7 +1,7 @@
 // The CUDA backend: exact reductions by index on raw device pointers. Knows nothing of torch.
 //
-// Guarantee: every floating-point output is the exact reduction of its contributions rounded once, so all algorithms give the same
-// bits for any grid, device and schedule; integers wrap around and bools are OR-ed. All work is queued on the context's
+// Guarantee: every floating-point output is the exact reduction of its contributions rounded once, so all algorithms give the
+// same bits for any grid, device and schedule; integers wrap around and bools are OR-ed. All work is queued on the context's
 // stream and nothing waits for it; the calls are safe inside a CUDA graph. An index out of range is printed and traps, as
 // torch's device assert does, before any row it names is written.
 #pragma once
@@ -28,10 +28,13 @@ void build_plan(
     int64_t* offsets,         // [num_targets + 1]
     const Context& context);
 
-// Hooks for tests, process-wide. A forced algorithm is used or refused, never replaced; force_exact sends every output
-// through the exact fallback.
+// Where every output enters: at enclosures, or at the exact sums for what these leave open.
+enum class FirstStage : int8_t { kFilter, kExact };
+
+// Hooks for tests, process-wide. A forced algorithm is used or refused, never replaced; every output enters at the stage that
+// was set.
 void set_forced_algorithm(Algorithm algorithm);
-void set_force_exact(bool force);
+void set_first_stage(FirstStage stage);
 bool exact_is_forced();
 
 inline bool is_extreme(Reduction reduction) { return reduction == Reduction::kAmax || reduction == Reduction::kAmin; }

@@ -61,7 +61,7 @@ void bag_maximum(const BagMaximum& problem, const Context& context) {
   const int lanes = problem.features >= 32 ? 32 : static_cast<int>(std::bit_ceil(static_cast<unsigned>(problem.features)));
   const int64_t tasks = problem.num_bags * ceil_div(problem.features, lanes);
   dispatch_float(problem.dtype, [&]<class T>() {
-    launch(bag_maximum_kernel<typename OrderOf<T>::type>, blocks_for(tasks, 1, kBlocksPerSm * context.num_sms), kBagThreads, 0,
+    launch(bags_maximum<typename OrderOf<T>::type>, blocks_for(tasks, 1, kBlocksPerSm * context.num_sms), kBagThreads, 0,
            context.stream, problem, lanes);
   });
 }
@@ -69,8 +69,8 @@ void bag_maximum(const BagMaximum& problem, const Context& context) {
 void row_products(const RowProducts& problem, const Context& context) {
   if (problem.num_products == 0) return;
   dispatch_float(problem.dtype, [&]<class T>() {
-    launch(row_products_kernel<T>, blocks_for(problem.num_products, kBagThreads / 32, kBlocksPerSm * context.num_sms), kBagThreads,
-           0, context.stream, problem, exact_is_forced());
+    const unsigned blocks = blocks_for(problem.num_products, kBagThreads / 32, kBlocksPerSm * context.num_sms);
+    launch(bags_row_products<T>, blocks, kBagThreads, 0, context.stream, problem, exact_is_forced());
   });
 }
 

@@ -11,7 +11,7 @@ template <Elementary kFunction>
 void run(const ElementaryMap& problem, const Context& context) {
   const unsigned blocks = blocks_for(problem.count, kElementaryThreads, int64_t{8} * context.num_sms);
   dispatch_float(problem.dtype, [&]<class T>() {
-    launch(elementary_kernel<kFunction, T>, blocks, kElementaryThreads, 0, context.stream, static_cast<const T*>(problem.in),
+    launch(elementary_map<kFunction, T>, blocks, kElementaryThreads, 0, context.stream, static_cast<const T*>(problem.in),
            static_cast<T*>(problem.out), problem.count);
   });
 }

@@ -33,14 +33,14 @@ void run_floats(const Keys& keys, const NoSortOptions& options, const Context& c
                                              std::min<int64_t>(kMostExtremes, 4 * sms));
   state.num_extremes = static_cast<int>(prepare_blocks);
 
-  Workspace workspace;
-  workspace.add(&state.sums, keys.num_outputs);
-  workspace.add(&state.extremes, prepare_blocks);
-  workspace.add(&state.phases, 1);
-  workspace.add(&state.pending, 1);
-  workspace.add(&state.pool, state.pool_limbs);
-  if (options.counts()) workspace.add(&state.counts, options.num_targets);
-  workspace.allocate(context);
+  Layout layout;
+  layout.add(&state.sums, keys.num_outputs);
+  layout.add(&state.extremes, prepare_blocks);
+  layout.add(&state.phases, 1);
+  layout.add(&state.pending, 1);
+  layout.add(&state.pool, state.pool_limbs);
+  if (options.counts()) layout.add(&state.counts, options.num_targets);
+  layout.allocate(context);
 
   const OutputRule<T> rule = output_rule<T>(options, state.counts);
   state.cell = rule.pairs ? 2 : 1;

@@ -35,7 +35,7 @@ void with_points(const Histogram& problem, const Context& context, Run&& run) {
 void histogram_keys(const Histogram& problem, int64_t* keys, const Context& context) {
   if (problem.num_points == 0) return;
   with_points(problem, context, [&](const auto& points, unsigned blocks) {
-    launch(find_bins<std::decay_t<decltype(points)>>, blocks, kHistogramThreads, 0, context.stream, points, keys);
+    launch(histogram_find_bins<std::decay_t<decltype(points)>>, blocks, kHistogramThreads, 0, context.stream, points, keys);
   });
 }
 
@@ -47,7 +47,7 @@ void histogram_counts(const Histogram& problem, int64_t* counts, const Context& 
     const bool shared = problem.num_bins <= kMaxSharedBins && problem.num_bins <= problem.num_points &&
                         ceil_div(problem.num_points, blocks) < int64_t{1} << 31;
     const size_t bytes = shared ? static_cast<size_t>(problem.num_bins) * sizeof(unsigned) : 0;
-    launch(count_points<std::decay_t<decltype(points)>>, blocks, kHistogramThreads, bytes, context.stream, points, shared,
+    launch(histogram_count<std::decay_t<decltype(points)>>, blocks, kHistogramThreads, bytes, context.stream, points, shared,
            reinterpret_cast<unsigned long long*>(counts));
   });
 }

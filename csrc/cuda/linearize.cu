@@ -10,7 +10,7 @@ void linearize(const IndexLinearization& problem, const Context& context) {
     return;
   }
   const unsigned blocks = blocks_for(problem.num_elements, kLinearizeThreads, int64_t{8} * context.num_sms);
-  launch(linearize_kernel, blocks, kLinearizeThreads, 0, context.stream, problem);
+  launch(linearize_index, blocks, kLinearizeThreads, 0, context.stream, problem);
 }
 
 }  // namespace reprocuda::cuda

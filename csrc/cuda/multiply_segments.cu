@@ -21,7 +21,7 @@ void multiply(SegmentProblem problem, int64_t outer, const Context& context) {
   constexpr int64_t kFewest = ExactProduct::kSmallestCapacity + ExactProduct::kSpareWords;
   const int64_t words = std::clamp(exact_product_words<T>(problem.num_rows + 1), kFewest, kPoolWords / settlers);
   uint32_t* pool = context.temporary<uint32_t>(settlers * words);
-  launch(settle_products_kernel<T>, settlers, kSettleThreads, 0, context.stream, problem, num_outputs, pool, words);
+  launch(products_settle<T>, settlers, kSettleThreads, 0, context.stream, problem, num_outputs, pool, words);
 }
 
 }  // namespace

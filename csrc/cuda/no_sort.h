@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 
 #include "../kernels/fixed_point_compose.cuh"
 #include "../kernels/keys.cuh"
@@ -56,10 +57,11 @@ OutputRule<T> output_rule(const NoSortOptions& options, const unsigned long long
 }
 
 // Several arrays in one piece of temporary memory: asking for memory costs the host more than a launch.
-class Workspace {
+class Layout {
  public:
   template <class T>
   void add(T** array, int64_t count) {
+    if (num_parts_ == kMostParts) throw std::logic_error("reprocuda: a layout has room for 8 arrays");
     parts_[num_parts_++] = {[](void* where, char* memory) { *static_cast<T**>(where) = reinterpret_cast<T*>(memory); }, array,
                             bytes_};
     bytes_ += (std::max<int64_t>(count, 1) * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256;

@@ -39,7 +39,7 @@ constexpr int64_t limb_bytes() {
   }
 }
 
-// How many blocks of reduce_segments_kernel an SM holds: its launch bounds promise the registers, shared memory may be short.
+// How many blocks of segments_reduce an SM holds: its launch bounds promise the registers, shared memory may be short.
 template <class State, int kColumns>
 int64_t blocks_per_sm(int compute_capability) {
   const bool has_164_kib = compute_capability == 80 || compute_capability == 87;
@@ -76,7 +76,8 @@ int64_t choose_units(const SegmentProblem& problem, int64_t num_slices, const Co
       num_slices * columns * (2 * static_cast<int64_t>(sizeof(State)) + 2 * limb_bytes<T, State>() / kUnitsPerHelper + 1);
   const int64_t fixed_bytes = num_slices * columns * 2 * limb_bytes<T, State>();
   const int64_t affordable = std::max<int64_t>(0, kMaxPartialBytes - fixed_bytes) / bytes_per_unit;
-  const int64_t wanted = units_that_fill(context.num_sms * blocks_per_sm<State, kColumns>(context.compute_capability), num_slices);
+  const int64_t resident = context.num_sms * blocks_per_sm<State, kColumns>(context.compute_capability);
+  const int64_t wanted = units_that_fill(resident, num_slices);
   const int64_t worthwhile = ceil_div(items, walkers * kItemsPerWalker);
   return std::max<int64_t>(1, std::min({wanted, worthwhile, affordable}));
 }
@@ -101,12 +102,13 @@ void reduce(SegmentProblem problem, int64_t outer, const Context& context) {
     problem.unit_targets = context.temporary<int64_t>(num_units);
     problem.arrivals = context.temporary<unsigned>(blocks);
     const int64_t limb_columns = num_limb_slots(num_units) * num_slices * columns;
-    problem.limbs = context.temporary<int64_t>(limb_columns * limb_bytes<T, State<T>>() / static_cast<int64_t>(sizeof(int64_t)));
+    const int64_t limbs_of_column = limb_bytes<T, State<T>>() / static_cast<int64_t>(sizeof(int64_t));
+    problem.limbs = context.temporary<int64_t>(limb_columns * limbs_of_column);
   }
-  launch(reduce_segments_kernel<T, kColumns, State>, static_cast<unsigned>(blocks), kSegmentThreads, 0, context.stream, problem);
+  launch(segments_reduce<T, kColumns, State>, static_cast<unsigned>(blocks), kSegmentThreads, 0, context.stream, problem);
   if (num_units > 1) {
-    launch(reduce_split_segments_kernel<T, kColumns, State>, static_cast<unsigned>(blocks - num_slices), kSegmentThreads, 0,
-           context.stream, problem);
+    launch(segments_merge<T, kColumns, State>, static_cast<unsigned>(blocks - num_slices), kSegmentThreads, 0, context.stream,
+           problem);
   }
 }
 

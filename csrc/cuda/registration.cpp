@@ -165,17 +165,21 @@ struct CudaBackend {
 
 void set_forced_algorithm(StringHandle name) { cuda::set_forced_algorithm(algorithm_named(take_string(name))); }
 
-void set_force_exact(bool force) { cuda::set_force_exact(force); }
+// The CPU's stages, of which the last two are one here.
+void set_first_stage(int64_t stage) {
+  check<std::runtime_error>(stage >= 0 && stage <= 2, "_set_first_stage_cuda(): stage must be 0, 1 or 2, not ", stage);
+  cuda::set_first_stage(stage == 0 ? cuda::FirstStage::kFilter : cuda::FirstStage::kExact);
+}
 
 // This library's own hooks: it is loaded beside _C, which holds the CPU's.
 STABLE_TORCH_LIBRARY_FRAGMENT(reprocuda, library) {
   library.def("_set_forced_algorithm_cuda(str name) -> ()");
-  library.def("_set_force_exact_cuda(bool force) -> ()");
+  library.def("_set_first_stage_cuda(int stage) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CompositeExplicitAutograd, library) {
   library.impl("_set_forced_algorithm_cuda", TORCH_BOX(&set_forced_algorithm));
-  library.impl("_set_force_exact_cuda", TORCH_BOX(&set_force_exact));
+  library.impl("_set_first_stage_cuda", TORCH_BOX(&set_first_stage));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(reprocuda, CUDA, library) {

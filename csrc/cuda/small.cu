@@ -52,7 +52,8 @@ template <class Problem>
 bool serves(const Problem& problem) {
   const auto rows = make_rows(problem);
   const int64_t targets = rows.num_targets();
-  if (has_plan(problem) || !is_sum_or_mean(problem.reduction) || count_rows(problem) > kMostSmallRows || targets > kMostSmallTargets) return false;
+  if (has_plan(problem) || !is_sum_or_mean(problem.reduction)) return false;
+  if (count_rows(problem) > kMostSmallRows || targets > kMostSmallTargets) return false;
   return targets == 0 || ceil_div(rows.num_columns(), 32) <= int64_t{1} << 20;
 }
 

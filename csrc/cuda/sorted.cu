@@ -36,7 +36,7 @@ Grouping<Word> group(int64_t num_rows, int64_t num_targets, int64_t* offsets, in
   // One block for every kGroupingThreads offsets; more where a permutation is to be written too.
   const int64_t blocks = std::max<int64_t>(num_targets / kGroupingThreads + 1,
                                            permutation == nullptr ? 0 : grouping_blocks(num_rows, context));
-  launch(offsets_kernel<Word>, static_cast<unsigned>(blocks), kGroupingThreads, 0, context.stream, pairs.keys, pairs.values,
+  launch(grouping_offsets<Word>, static_cast<unsigned>(blocks), kGroupingThreads, 0, context.stream, pairs.keys, pairs.values,
          num_rows, num_targets, offsets, permutation);
   return {pairs.values, offsets};
 }
@@ -45,7 +45,7 @@ template <class Word>
 Grouping<Word> group_rows(const IndexArray& index, int64_t num_rows, int64_t num_targets, int64_t ignored_target,
                           int64_t* offsets, int64_t* permutation, const Context& context) {
   return group<Word>(num_rows, num_targets, offsets, permutation, context, [&](Word* keys, Word* sources) {
-    launch(row_pairs_kernel<Word>, grouping_blocks(num_rows, context), kGroupingThreads, 0, context.stream,
+    launch(grouping_row_pairs<Word>, grouping_blocks(num_rows, context), kGroupingThreads, 0, context.stream,
            index, num_rows, num_targets, ignored_target, keys, sources);
   });
 }
@@ -138,7 +138,7 @@ void accumulate_sorted(const ElementAccumulation& problem, const Context& contex
   SegmentProblem segments = segments_of(problem, keys.count, num_sources, keys.num_outputs, 1);
   with_word(num_sources, keys.num_outputs, [&]<class Word>() {
     use(segments, group<Word>(keys.count, keys.num_outputs, nullptr, nullptr, context, [&](Word* words, Word* sources) {
-      launch(element_pairs_kernel<Word>, grouping_blocks(keys.count, context), kGroupingThreads, 0,
+      launch(grouping_element_pairs<Word>, grouping_blocks(keys.count, context), kGroupingThreads, 0,
              context.stream, keys, words, sources);
     }));
   });

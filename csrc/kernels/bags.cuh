@@ -1,5 +1,5 @@
-// Maxima of the rows that bags name, with the row each comes from, and sums of products of row by row. Sums over bags are those of
-// sorted segments.
+// Maxima of the rows that bags name, with the row each comes from, and sums of products of row by row. Sums over bags are
+// those of sorted segments.
 //
 // Guarantee: maxima are a function of the values and of the order within a bag: of equal ones the first in the bag stands.
 // Products are exact sums rounded once: an interval or a compensated sum proves its rounding, or a warp sums in integers. An
@@ -17,7 +17,7 @@ namespace reprocuda {
 inline constexpr int kBagThreads = 256;
 
 template <class Order>
-__global__ void __launch_bounds__(kBagThreads) bag_maximum_kernel(const __grid_constant__ BagMaximum problem, int lanes) {
+__global__ void __launch_bounds__(kBagThreads) bags_maximum(const __grid_constant__ BagMaximum problem, int lanes) {
   using Bits = typename Order::Bits;
   using Key = typename Order::Key;
   constexpr int64_t kNowhere = INT64_MAX;
@@ -98,7 +98,7 @@ struct RowPair {
 
 template <class T>
 __global__ void __launch_bounds__(kBagThreads)
-    row_products_kernel(const __grid_constant__ RowProducts problem, bool force_exact) {
+    bags_row_products(const __grid_constant__ RowProducts problem, bool force_exact) {
   __shared__ Sum<T> sums[kBagThreads];
   constexpr int kWarps = kBagThreads / 32;
   const int thread = static_cast<int>(threadIdx.x);

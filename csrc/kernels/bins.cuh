@@ -7,7 +7,8 @@
 // fallback. Why no word overflows: 2^15 digits below 2^16 are below 2^31. Out-of-range indices trap before anything is
 // written to the result.
 // Cost: reads src and index once; 2.5 shared atomics a contribution, spread over up to 32 copies of the accumulators (one for
-// each lane of a warp) so that a popular output does not make lanes wait for each other. Device memory: 8 bytes a limb and output.
+// each lane of a warp) so that a popular output does not make lanes wait for each other. Device memory: 8 bytes a limb and
+// output.
 #pragma once
 
 #include "element.cuh"

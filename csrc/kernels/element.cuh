@@ -132,9 +132,9 @@ __device__ __forceinline__ void add_weighted(Sum<T>& sum, const Weight& weight, 
 // The exact sum of nothing.
 template <class T>
 __device__ __forceinline__ T positive_zero() {
-  return __builtin_bit_cast(T, std::conditional_t<sizeof(T) == 1, uint8_t,
-                                                  std::conditional_t<sizeof(T) == 2, uint16_t,
-                                                                     std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>{0});
+  using Long = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  using Bits = std::conditional_t<sizeof(T) == 1, uint8_t, std::conditional_t<sizeof(T) == 2, uint16_t, Long>>;
+  return __builtin_bit_cast(T, Bits{0});
 }
 
 // kCount neighbouring elements, moved by one instruction.

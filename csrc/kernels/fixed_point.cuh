@@ -8,8 +8,8 @@
 // nothing was cut off or both ends of what may have been round alike. finish writes nothing before accumulate has checked
 // every index.
 // Cost: reads src twice and the index once; 1 atomic a contribution where the data span at most 62 - log2(n) bits, 2
-// otherwise; 16 bytes an output (and 8 a target where contributions are counted). Unsettled outputs: one more pass over src and index for every
-// `pool_limbs / digits` of them, all inside finish, so the number of launches never changes.
+// otherwise; 16 bytes an output (and 8 a target where contributions are counted). Unsettled outputs: one more pass over src and
+// index for every `pool_limbs / digits` of them, all inside finish, so the number of launches never changes.
 #pragma once
 
 #include "element.cuh"

@@ -4,8 +4,8 @@
 // as narrow as the data. The products, self and all carries meet in one two's-complement integer wide enough for the bits
 // that are really there. Guarantee: a settled result is the exact value rounded once, with the contract's rules for
 // infinities, NaN, signed zeros and outputs without contributions; what cannot be known from the evidence is reported as
-// unsettled, never guessed. Cost: about a hundred instructions for a plain sum, several hundred with alpha or a mean; spreads of
-// more than 256 bits work in local memory.
+// unsettled, never guessed. Cost: about a hundred instructions for a plain sum, several hundred with alpha or a mean; spreads
+// of more than 256 bits work in local memory.
 #pragma once
 
 #include "../numerics/fixed_point.h"
@@ -154,7 +154,8 @@ __device__ inline int bit_length(Fixed128 value) {
 // The terms of one output, visited as (multiple, exponent) pairs.
 //
 // Sums describes what was collected:
-//   int limbs(int64_t f), int unit(int64_t f, int j), int64_t limb(int64_t f, int j)   output f holds limb j * 2^unit(j), summed
+//   int limbs(int64_t f), int unit(int64_t f, int j), int64_t limb(int64_t f, int j)   output f holds the sum of all
+//                              limb j * 2^unit(j)
 //   int64_t error(int64_t f)   the exact sum is within this many units of the last limb, exclusive; 0: exact
 //   uint32_t classes(int64_t f), kComplete   the classes seen; without kComplete, finite nonzero ones may be missing
 //   kTwoLimbs   always two limbs, less than 64 bits apart
@@ -311,7 +312,8 @@ __device__ bool compose(const Sums& sums, const OutputRule<T>& rule, int64_t f, 
 
 // The outputs first .. first + cell - 1, which share their contributions; false if any is not settled.
 template <class T, class Sums, class Keys>
-__device__ bool compose_cell(const Sums& sums, const OutputRule<T>& rule, const Keys& keys, int64_t first, int cell, T* results) {
+__device__ bool compose_cell(const Sums& sums, const OutputRule<T>& rule, const Keys& keys, int64_t first, int cell,
+                             T* results) {
   bool settled = true;
   for (int c = 0; c < cell; ++c) {
     const int64_t f = first + c;

@@ -3,7 +3,7 @@
 //
 // Guarantee: no deadlock, however few blocks are resident and in whatever order they start. Why: numbers are handed out in
 // order, so every item before the one that waits belongs to a block that is running; the unfinished item with the lowest
-// number waits for nobody. What an item wrote is visible to every item that waited for it.
+// number waits for no other. What an item wrote is visible to every item that waited for it.
 // Cost: two atomics and two barriers an item, one polled word while waiting.
 #pragma once
 

@@ -15,7 +15,7 @@ inline constexpr int kGroupingThreads = 256;
 // Pairs for rows: rows aimed at the ignored target get the key num_targets, behind all others.
 template <class Word>
 __global__ void __launch_bounds__(kGroupingThreads)
-    row_pairs_kernel(IndexArray index,        // [num_rows]
+    grouping_row_pairs(IndexArray index,        // [num_rows]
                      int64_t num_rows, int64_t num_targets, int64_t ignored_target,
                      Word* __restrict__ keys,     // [num_rows]
                      Word* __restrict__ sources)  // [num_rows]
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kGroupingThreads)
 // Pairs for elements with an index each: from source offset to output offset.
 template <class Word>
 __global__ void __launch_bounds__(kGroupingThreads)
-    element_pairs_kernel(const __grid_constant__ ElementKeys elements,
+    grouping_element_pairs(const __grid_constant__ ElementKeys elements,
                          Word* __restrict__ keys,     // [elements.count]
                          Word* __restrict__ sources)  // [elements.count]
 {
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kGroupingThreads)
 // search down for all. Where `permutation` is given, `sources` is widened into it.
 template <class Word>
 __global__ void __launch_bounds__(kGroupingThreads)
-    offsets_kernel(const Word* __restrict__ keys,     // [num_rows] sorted
+    grouping_offsets(const Word* __restrict__ keys,     // [num_rows] sorted
                    const Word* __restrict__ sources,  // [num_rows]
                    int64_t num_rows, int64_t num_targets,
                    int64_t* __restrict__ offsets,      // [num_targets + 1]

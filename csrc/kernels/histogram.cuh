@@ -1,7 +1,7 @@
 // The bin of every point, and how many points lie in each, by torch's own rule (numerics/bin_search.h).
 //
-// What: find_bins writes a number a point; count_points adds up points, block by block in shared memory where the bins fit,
-// else at once in the result.
+// What: histogram_find_bins writes a number a point; histogram_count adds up points, block by block in shared memory where the
+// bins fit, else at once in the result.
 // Guarantee: the same bits for any schedule: counts are integers.
 // Cost: one read of the points; 2 graph nodes with the clearing of the counts; no temporary memory.
 #pragma once
@@ -34,7 +34,7 @@ struct PointBins {
 };
 
 template <class Points>
-__global__ void __launch_bounds__(kHistogramThreads) find_bins(const __grid_constant__ Points bins, int64_t* keys) {
+__global__ void __launch_bounds__(kHistogramThreads) histogram_find_bins(const __grid_constant__ Points bins, int64_t* keys) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < bins.num_points; i += step) {
     keys[i] = bins[i];
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kHistogramThreads) find_bins(const __grid_cons
 // A block sees fewer than 2^32 points, else it must not count in shared memory.
 template <class Points>
 __global__ void __launch_bounds__(kHistogramThreads)
-    count_points(const __grid_constant__ Points bins, bool shared, unsigned long long* counts) {
+    histogram_count(const __grid_constant__ Points bins, bool shared, unsigned long long* counts) {
   unsigned* const mine = dynamic_shared<unsigned>();
   const int64_t num_bins = bins.in.num_bins;
   if (shared) {

@@ -15,7 +15,7 @@ namespace reprocuda {
 inline constexpr int kLinearizeThreads = 256;
 
 __global__ void __launch_bounds__(kLinearizeThreads)
-    linearize_kernel(const __grid_constant__ IndexLinearization problem) {
+    linearize_index(const __grid_constant__ IndexLinearization problem) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t e = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; e < problem.num_elements; e += step) {
     int64_t key = 0;

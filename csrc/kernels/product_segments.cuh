@@ -1,7 +1,7 @@
 // Products of rows that are grouped by target: out[t] = self[t] * product of the rows between offsets[t] and offsets[t + 1].
 //
 // What: the kernels of sorted_segments.cuh and split_segments.cuh with a Product in place of a Sum, then
-// settle_products_kernel for the outputs whose bits they set: it multiplies in integers.
+// products_settle for the outputs whose bits they set: it multiplies in integers.
 // Guarantee: every output is the exact product rounded once, for any schedule; untouched targets keep self. Why: a Product
 // vouches for its own rounding, in any order and split; an ExactProduct of few words likewise, and if both refuse, as many
 // words as it takes are multiplied one factor after the other. Where even the pool does not hold these (4 million bits and
@@ -112,7 +112,7 @@ struct ProductSettler {
 // A block looks through one tile of `problem.unsettled` after the other, and settles one output at a time.
 template <class T>
 __global__ void __launch_bounds__(kSettleThreads)
-    settle_products_kernel(const __grid_constant__ SegmentProblem problem, int64_t num_outputs,
+    products_settle(const __grid_constant__ SegmentProblem problem, int64_t num_outputs,
                            uint32_t* pool,  // [gridDim.x, pool_words]
                            int64_t pool_words) {
   __shared__ unsigned unsettled[kSettleThreads];

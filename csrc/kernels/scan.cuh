@@ -1,7 +1,7 @@
 // Prefix sums along one dimension: out[o, i, k] = in[o, 0, k] + ... + in[o, i, k].
 //
-// What: a column, one (o, k), is cut into chunks, a chunk into tiles, a tile into runs of eight elements, one for each walker, a
-//   thread. scan_totals adds up the chunks. scan_filter adds what precedes a chunk, walks its tiles, and rounds each prefix.
+// What: a column, one (o, k), is cut into chunks, a chunk into tiles, a tile into runs of eight elements, one for each walker,
+//   a thread. scan_totals adds up the chunks. scan_filter adds what precedes a chunk, walks its tiles, and rounds each prefix.
 //   What it cannot vouch for raises a bit for its stretch, another cut of the column, and three more kernels redo such
 //   stretches in integers: scan_exact_totals (of the stretches before), scan_exact_starts (their prefix sums, limb by limb)
 //   and scan_exact_prefixes. They read a word and return where no bit is raised.
@@ -117,7 +117,9 @@ __device__ __forceinline__ void load_run(const T* from, int64_t stride, int coun
     }
   } else {
 #pragma unroll
-    for (int v = 0; v < kScanItems; ++v) values[v] = v < count ? load_constant<T, 1>(from + v * stride).values[0] : positive_zero<T>();
+    for (int v = 0; v < kScanItems; ++v) {
+      values[v] = v < count ? load_constant<T, 1>(from + v * stride).values[0] : positive_zero<T>();
+    }
   }
 }
 
@@ -280,7 +282,9 @@ __global__ void __launch_bounds__(kScanThreads)
     ExactAccumulator<Format> sum;  // of far fewer than 2^30 terms: no memory holds so many for each place in the pool
     sum.view().clear();
     const T* from = in + first_of<T>(shape, column, stretch * marks.stretch);
-    for (int64_t i = 0; i < marks.stretch; ++i) sum.view().add(to_double(load_constant<T, 1>(from + i * shape.inner).values[0]));
+    for (int64_t i = 0; i < marks.stretch; ++i) {
+      sum.view().add(to_double(load_constant<T, 1>(from + i * shape.inner).values[0]));
+    }
     sum.view().normalize();
     for (int k = 0; k < Format::kLimbs; ++k) limbs[k * marks.num_stretches + number] = sum.storage[k];
     limbs[Format::kLimbs * marks.num_stretches + number] = static_cast<int64_t>(sum.flag_word);

@@ -34,7 +34,7 @@ struct SegmentProblem {
   bool mean;
   int own;                   // contributions that self is to the number of a mean's: 0 or 1
   bool force_exact;
-  unsigned* unsettled;       // products: a bit for every output that they leave to settle_products_kernel
+  unsigned* unsettled;       // products: a bit for every output that they leave to products_settle
 
   // A block is one unit of one slice: `num_tiles` column tiles of each `outer`. A walker is a group of `lanes` threads.
   int lanes;                 // a power of two, at most 32
@@ -52,8 +52,8 @@ struct SegmentProblem {
 // The source row at a position of the sorted order.
 __device__ __forceinline__ int64_t source_row(const SegmentProblem& problem, int64_t position) {
   if (problem.permutation == nullptr) return position;
-  return problem.permutation_bytes == 4 ? static_cast<int64_t>(__ldg(static_cast<const uint32_t*>(problem.permutation) + position))
-                                        : __ldg(static_cast<const int64_t*>(problem.permutation) + position);
+  if (problem.permutation_bytes == 4) return __ldg(static_cast<const uint32_t*>(problem.permutation) + position);
+  return __ldg(static_cast<const int64_t*>(problem.permutation) + position);
 }
 
 // A plan can come from anywhere; a wrong one must not become a wild read. These do not return.

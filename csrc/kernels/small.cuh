@@ -77,7 +77,8 @@ struct SmallProblem {
 template <class T>
 int64_t small_shared_bytes(int num_rows, int key_capacity, int unit_rows, int lanes) {
   const int64_t chunks = (num_rows + unit_rows - 1) / unit_rows;
-  return 2 * chunks * lanes * static_cast<int64_t>(sizeof(Sum<T>)) + key_capacity * int64_t{sizeof(uint32_t) + sizeof(uint16_t)};
+  const int64_t sums = 2 * chunks * lanes;
+  return sums * static_cast<int64_t>(sizeof(Sum<T>)) + key_capacity * int64_t{sizeof(uint32_t) + sizeof(uint16_t)};
 }
 
 // The contributions to one output, for the exact fallback.
@@ -209,8 +210,10 @@ struct SmallBlock {
       const int64_t end_there = __shfl_sync(0xffffffffu, end, source);
       const int64_t at_there = __shfl_sync(0xffffffffu, static_cast<long long>(at), source);
       const int64_t column_there = __shfl_sync(0xffffffffu, static_cast<long long>(column), source);
-      const SmallColumn<T, Rows> terms{problem, keys, problem.self == nullptr ? nullptr : problem.self + at_there, column_there};
-      const T result = sum_exactly(terms, begin_there, end_there, problem.mean ? end_there - begin_there + own() : 1, Team{true});
+      const T* const self_there = problem.self == nullptr ? nullptr : problem.self + at_there;
+      const SmallColumn<T, Rows> terms{problem, keys, self_there, column_there};
+      const int64_t divisor = problem.mean ? end_there - begin_there + own() : 1;
+      const T result = sum_exactly(terms, begin_there, end_there, divisor, Team{true});
       if (together && at == at_there) problem.out[at] = result;
     }
   }

@@ -2,7 +2,7 @@
 //
 // Guarantee: every output that this kernel writes is the exact sum rounded once; targets without contributions keep self bit
 // for bit, or are +0; so the bits depend on nothing but the contributions. Targets that are split over units are left as
-// partial sums, exact enclosures that reduce_split_segments_kernel merges; nothing else is written to `out` for them.
+// partial sums, exact enclosures that segments_merge takes; nothing else is written to `out` for them.
 // Why it holds: a Sum vouches for its own rounding whatever the order of additions, and what it cannot vouch for is summed
 // in integers. `self` is read by the thread that writes the same element, before it writes.
 // Work: a block takes one unit of the path (segment_problem.cuh) and divides it evenly between walkers, groups of lanes that
@@ -45,7 +45,8 @@ __attribute__((noinline)) __device__ void write_exactly(const SegmentProblem& pr
   const int64_t at = (slice.first_target + target) * problem.inner + column;
   const T* self = problem.self == nullptr ? nullptr : static_cast<const T*>(problem.self) + at;
   const T* src = static_cast<const T*>(problem.src) + slice.first_row * problem.inner;
-  const T result = sum_exactly(Column<T>{problem, src, self, column}, begin, end, problem.mean ? end - begin + problem.own : 1, team);
+  const int64_t divisor = problem.mean ? end - begin + problem.own : 1;
+  const T result = sum_exactly(Column<T>{problem, src, self, column}, begin, end, divisor, team);
   if (team.rank() == 0) static_cast<T*>(problem.out)[at] = result;
 }
 
@@ -197,7 +198,7 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
   State<T> sums[kColumns];
   clear(sums);
   int target = state.target;
-  // Nobody stops in a target that is late, which is left to the merging.
+  // A target that is late is left to the merging.
   const bool is_late = __ldg(offsets) < first_row;
   int begin = target == 0 ? 0 : row_before(target);
   // An empty walker may stand behind the last target, where no target ends.
@@ -277,7 +278,7 @@ __device__ __forceinline__ void walk(WalkerState& state, const SegmentProblem& p
 
 template <class T, int kColumns, template <class> class State>
 __global__ void __launch_bounds__(kSegmentThreads, kSegmentBlocksPerSm)
-    reduce_segments_kernel(const __grid_constant__ SegmentProblem problem) {
+    segments_reduce(const __grid_constant__ SegmentProblem problem) {
   __shared__ State<T> heads[kColumns][kSegmentThreads];
   __shared__ State<T> tails[kColumns][kSegmentThreads];
   __shared__ int64_t starts[kSegmentThreads + 1];  // the target in which each walker starts, and where the last one stops

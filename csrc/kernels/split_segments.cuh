@@ -1,11 +1,11 @@
-// Completes the targets that reduce_segments_kernel left split over several units.
+// Completes the targets that segments_reduce left split over several units.
 //
 // Guarantee: as there: the exact sum rounded once. Block (unit, slice) acts if its unit starts inside a split target. The
 // target's helpers are every kUnitsPerHelper-th such block; each merges all partials of the target, in any order, to the
 // same enclosures, and the first one writes what they prove. For columns that need it, each helper then sums its share of
 // the rows in integers; with several helpers the limbs go to a pool and the last helper to arrive adds them up and rounds.
-// Nobody waits for anybody. `self` is part of the partials; its element is read again only by the first helper, for a
-// column that nobody writes before all helpers have delivered.
+// No block waits for another. `self` is part of the partials; its element is read again only by the first helper, for a
+// column that is not written before all helpers have delivered.
 // Cost: the partials are read once by each helper; the exact work of one target spreads over num_units / 16 blocks.
 #pragma once
 
@@ -30,8 +30,8 @@ __device__ __forceinline__ int64_t* limbs_of(const SegmentProblem& problem, int6
 // Limbs and flags of one column over rows [begin, end), summed by the whole block into `limbs` and `*flags` in shared
 // memory, which hold zeros before. Complete after the next barrier.
 template <class T>
-__attribute__((noinline)) __device__ void block_limbs(const Column<T>& column, int64_t begin, int64_t end, unsigned long long* limbs,
-                                         uint32_t* flags) {
+__attribute__((noinline)) __device__ void block_limbs(const Column<T>& column, int64_t begin, int64_t end,
+                                                      unsigned long long* limbs, uint32_t* flags) {
   const int thread = static_cast<int>(threadIdx.x);
   const Team team{true};
   Survey survey = column.survey(begin, end, thread, kSegmentThreads);
@@ -55,8 +55,9 @@ __attribute__((noinline)) __device__ void block_limbs(const Column<T>& column, i
 
 // Called by a whole warp: the limbs of `num_helpers` helpers of one column, added and rounded.
 template <class T>
-__attribute__((noinline)) __device__ T round_pooled(const SegmentProblem& problem, int64_t first_unit, int64_t num_helpers, int64_t slice,
-                                       int64_t column_in_tile, int columns_per_lane, int64_t count) {
+__attribute__((noinline)) __device__ T round_pooled(const SegmentProblem& problem, int64_t first_unit, int64_t num_helpers,
+                                                    int64_t slice, int64_t column_in_tile, int columns_per_lane,
+                                                    int64_t count) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   LimbScan scan;
   uint32_t flags = 0;
@@ -82,7 +83,7 @@ __attribute__((noinline)) __device__ T round_pooled(const SegmentProblem& proble
 
 template <class T, int kColumns, template <class> class State>
 __global__ void __launch_bounds__(kSegmentThreads)
-    reduce_split_segments_kernel(const __grid_constant__ SegmentProblem problem) {
+    segments_merge(const __grid_constant__ SegmentProblem problem) {
   constexpr int kWords = kColumns;  // of 32 columns: a tile has at most 32 * kColumns
   __shared__ State<T> merged[kColumns][kSegmentThreads];
   __shared__ uint32_t flagged[kWords];

@@ -37,7 +37,7 @@ STABLE_TORCH_LIBRARY(reprocuda, library) {
   define(kFingerprintSchemas);
   // Test hooks: how by-index problems are solved, process-wide.
   library.def("_set_forced_algorithm(str name) -> ()");
-  library.def("_set_force_exact(int level) -> ()");
+  library.def("_set_first_stage(int stage) -> ()");
 }
 
 }  // namespace reprocuda

@@ -67,7 +67,7 @@ def test_sums_whatever_the_schedule(how):
                 return (emulation.bag_sum(dtype, table, rows, offsets, weights, how == "mean", exact, num_sms),)
 
             scenes.append(((wanted,), call))
-    under_schedules("reduce_segments_kernel", scenes)
+    under_schedules("segments_reduce", scenes)
 
 
 def test_a_weighted_bag_of_many_blocks():
@@ -82,7 +82,7 @@ def test_a_weighted_bag_of_many_blocks():
             return (emulation.bag_sum(dtype, table, rows, offsets, weights, False, False, 8),)
 
         scenes.append(((wanted,), call))
-    under_schedules("reduce_split_segments_kernel", scenes)
+    under_schedules("segments_merge", scenes)
 
 
 def wanted_maxima(table, rows, offsets, dtype):
@@ -119,7 +119,7 @@ def test_maxima_whatever_the_schedule():
                 return emulation.bag_maximum(dtype, table, rows, offsets, num_sms)
 
             scenes.append((wanted_maxima(table, rows, offsets, dtype), call))
-    under_schedules("bag_maximum_kernel", scenes)
+    under_schedules("bags_maximum", scenes)
 
 
 def test_products_of_rows_whatever_the_schedule():
@@ -138,7 +138,7 @@ def test_products_of_rows_whatever_the_schedule():
                 return (emulation.row_products(dtype, left, a, right, b, 2, exact, num_sms),)
 
             scenes.append(((wanted,), call))
-    under_schedules("row_products_kernel", scenes)
+    under_schedules("bags_row_products", scenes)
 
 
 @pytest.mark.parametrize("bad", [ROWS, -1])

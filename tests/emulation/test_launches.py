@@ -41,8 +41,8 @@ def test_a_plan_leaves_two_kernels_at_most(dtype, planned):
     for rows in (100, 3000):
         problem = RowProblem.random(dtype, rows=rows, targets=10, inner=64, planned=planned)
         counts = launches(problem, algorithm="rows")
-        assert counts.pop("reduce_segments_kernel") == 1
-        assert counts.pop("reduce_split_segments_kernel", 0) <= 1
+        assert counts.pop("segments_reduce") == 1
+        assert counts.pop("segments_merge", 0) <= 1
         assert counts == {}
 
 

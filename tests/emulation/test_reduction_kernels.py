@@ -138,7 +138,7 @@ def test_products_beside_a_tie(n, chunks):
     )  # fmt: skip
     emulation.reset_launch_counts()
     check(problem, "rows", seeds=range(12))
-    assert emulation.launch_counts()["settle_products_kernel"] == 13
+    assert emulation.launch_counts()["products_settle"] == 13
 
 
 def float_scenes(reduce: str, algorithm: str, **size) -> list[tuple[Problem, dict]]:
@@ -160,12 +160,12 @@ def integer_scenes(reduce: str, dtypes=INTEGERS) -> list[tuple[Problem, dict]]:
 
 
 SCENES = {
-    "reduce_segments_kernel": [
+    "segments_reduce": [
         *float_scenes("prod", "rows", rows=200, targets=20),
         *float_scenes("mean", "rows", rows=200, targets=20),
     ],
-    "reduce_split_segments_kernel": float_scenes("prod", "rows", rows=1500, targets=3),
-    "settle_products_kernel": float_scenes("prod", "rows", rows=150, targets=40),
+    "segments_merge": float_scenes("prod", "rows", rows=1500, targets=3),
+    "products_settle": float_scenes("prod", "rows", rows=150, targets=40),
     "words_accumulate": [
         *float_scenes("amax", "auto", rows=300, targets=9),
         *integer_scenes("amin"),

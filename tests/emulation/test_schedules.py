@@ -58,11 +58,11 @@ def integer_scenes(algorithm: str, **more) -> list[Scene]:
 
 
 SCENES: dict[str, list[Scene]] = {
-    "row_pairs_kernel": integer_scenes("rows"),
-    "element_pairs_kernel": [elements("float32", "lognormal", "rows"), elements("int16", "normal", "rows")],
-    "offsets_kernel": [rows("float32", "normal", "rows", rows=500, targets=900, inner=1)],
-    "reduce_segments_kernel": [*float_scenes("rows", rows=200, targets=20), *integer_scenes("rows")],
-    "reduce_split_segments_kernel": float_scenes("rows", rows=2200, targets=3),
+    "grouping_row_pairs": integer_scenes("rows"),
+    "grouping_element_pairs": [elements("float32", "lognormal", "rows"), elements("int16", "normal", "rows")],
+    "grouping_offsets": [rows("float32", "normal", "rows", rows=500, targets=900, inner=1)],
+    "segments_reduce": [*float_scenes("rows", rows=200, targets=20), *integer_scenes("rows")],
+    "segments_merge": float_scenes("rows", rows=2200, targets=3),
     "fixed_point_prepare": [elements("float32", "any_finite", "fixed_point")],
     "fixed_point_accumulate": float_scenes("fixed_point"),
     "fixed_point_finish": [
@@ -93,11 +93,11 @@ def kernels_in_source() -> set[str]:
 
 def test_no_kernel_is_left_out():
     elsewhere = {  # below, and in test_*_kernels.py
-        "linearize_kernel", "fingerprint_blocks", "fingerprint_finish", "overwrite_claim", "overwrite_copy",
-        "settle_products_kernel", "words_accumulate", "words_finish",
+        "linearize_index", "fingerprint_blocks", "fingerprint_finish", "overwrite_claim", "overwrite_copy",
+        "products_settle", "words_accumulate", "words_finish",
         "scan_totals", "scan_filter", "scan_exact_totals", "scan_exact_starts", "scan_exact_prefixes",
-        "extremum_claim", "extremum_positions", "extremum_finish", "find_bins", "count_points",
-        "bag_maximum_kernel", "row_products_kernel", "elementary_kernel",
+        "extremum_claim", "extremum_positions", "extremum_finish", "histogram_find_bins", "histogram_count",
+        "bags_maximum", "bags_row_products", "elementary_map",
         "running_totals", "running_groups", "running_carries", "running_prefixes",
     }  # fmt: skip
     assert kernels_in_source() - elsewhere == set(SCENES)

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/accumulate.h"
 #include "cuda/context.h"
 #include "emulation/api.h"
 #include "emulation/guarded_memory.h"
@@ -20,6 +21,17 @@ inline const std::map<std::string, Dtype> kDtypes = {
     {"uint8", Dtype::kUInt8},     {"int8", Dtype::kInt8},         {"int16", Dtype::kInt16},     {"int32", Dtype::kInt32},
     {"int64", Dtype::kInt64},     {"bool", Dtype::kBool},         {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBFloat16},
     {"float32", Dtype::kFloat32}, {"float64", Dtype::kFloat64},
+};
+
+// For one call, where every output enters: at the exact sums, if that is forced.
+class FirstStageScope {
+ public:
+  explicit FirstStageScope(bool force_exact) {
+    cuda::set_first_stage(force_exact ? cuda::FirstStage::kExact : cuda::FirstStage::kFilter);
+  }
+  ~FirstStageScope() { cuda::set_first_stage(cuda::FirstStage::kFilter); }
+  FirstStageScope(const FirstStageScope&) = delete;
+  FirstStageScope& operator=(const FirstStageScope&) = delete;
 };
 
 // The memory of one call. What a launcher asks for is given back when the call is over.

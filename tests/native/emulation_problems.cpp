@@ -64,14 +64,12 @@ class Fields {
 };
 
 struct Hooks {
-  explicit Hooks(Fields& fields) {
+  explicit Hooks(Fields& fields) : stage(fields.take("force_exact", false)) {
     cuda::set_forced_algorithm(kAlgorithms.at(fields.take<std::string>("algorithm", "auto")));
-    cuda::set_force_exact(fields.take("force_exact", false));
   }
-  ~Hooks() {
-    cuda::set_forced_algorithm(Algorithm::kAuto);
-    cuda::set_force_exact(false);
-  }
+  ~Hooks() { cuda::set_forced_algorithm(Algorithm::kAuto); }
+
+  FirstStageScope stage;
 };
 
 struct Outcome {
@@ -275,9 +273,8 @@ Array bag_sum(const std::string& dtype, const Array& table, const Array& rows, c
   if (weights) problem.weights = device.upload(*weights);
   const auto bytes = static_cast<size_t>(problem.num_bags * problem.features * table.itemsize());
   problem.out = device.unwritten(bytes, static_cast<size_t>(table.itemsize()));
-  cuda::set_force_exact(force_exact);
+  const FirstStageScope stage(force_exact);
   cuda::bag_sum(problem, device.context());
-  cuda::set_force_exact(false);
   device.check_guards();
   return bytes_of(problem.out, bytes);
 }
@@ -312,9 +309,8 @@ Array row_products(const std::string& dtype, const Array& left, const Array& lef
   problem.features = left.shape(1);
   const auto bytes = static_cast<size_t>(problem.num_products * left.itemsize());
   problem.out = device.unwritten(bytes, static_cast<size_t>(left.itemsize()));
-  cuda::set_force_exact(force_exact);
+  const FirstStageScope stage(force_exact);
   cuda::row_products(problem, device.context());
-  cuda::set_force_exact(false);
   device.check_guards();
   return bytes_of(problem.out, bytes);
 }

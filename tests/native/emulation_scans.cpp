@@ -1,5 +1,4 @@
 // Prefix sums on the emulated device.
-#include "cuda/accumulate.h"
 #include "cuda/scan.h"
 #include "emulated_device.h"
 #include "emulation.h"
@@ -7,15 +6,10 @@
 namespace reprocuda::testing {
 namespace {
 
-struct ForcedExact {
-  explicit ForcedExact(bool force) { cuda::set_force_exact(force); }
-  ~ForcedExact() { cuda::set_force_exact(false); }
-};
-
 // in [outer, length, inner]
 py::tuple scan(const py::array& in, const std::string& dtype, int num_sms, bool force_exact) {
   Device device(num_sms, 80);
-  const ForcedExact forced(force_exact);
+  const FirstStageScope stage(force_exact);
   const auto bytes = static_cast<size_t>(in.nbytes());
   const Scan problem{kDtypes.at(dtype), device.unwritten(bytes, static_cast<size_t>(in.itemsize())), device.upload(in),
                      in.shape(0),       in.shape(1), in.shape(2)};

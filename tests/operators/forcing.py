@@ -13,7 +13,7 @@ STAGES = ["filter", "pairs", "superaccumulators"]  # from the cheapest to the la
 
 def force(algorithm: str, stage: str) -> None:
     torch.ops.reprocuda._set_forced_algorithm(algorithm)
-    torch.ops.reprocuda._set_force_exact(STAGES.index(stage))
+    torch.ops.reprocuda._set_first_stage(STAGES.index(stage))
 
 
 @contextmanager
