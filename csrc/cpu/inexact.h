@@ -1,5 +1,5 @@
-// The processor's sticky note that an operation has rounded. While it stays clear, additions have been exact, in any order and
-// rounding mode; it costs the arithmetic nothing.
+// IEEE 754's inexact status flag, which an operation that rounds raises and only we lower. While it stays clear, additions
+// have been exact, in any order and rounding mode; it costs the arithmetic nothing.
 //
 // Compilers know nothing of it: arithmetic that is watched lives in kernels reached through function pointers.
 #pragma once

@@ -117,7 +117,8 @@ class Writer {
         for (int64_t n = begin; n < end; ++n) {
           mine[count] = static_cast<int32_t>(n - begin);
           const int64_t offset = target(n) - first;
-          count += static_cast<uint64_t>(~offset & (offset - width)) >> 63;  // 0 <= offset < width; a comparison becomes a branch
+          // 0 <= offset < width; a comparison becomes a branch
+          count += static_cast<uint64_t>(~offset & (offset - width)) >> 63;
         }
         for (int64_t at = 0; at < count; ++at) visit(begin + mine[at]);
       }
@@ -136,7 +137,9 @@ class Writer {
       if (wrap_ == 0) return write_spaced(from, index, out, kOne, kOne, kNone, kOne, kNone);
       return write_spaced(from, index, out, kOne, kOne, kNone, kOne, wrap_);
     }
-    if (index_step == 1 && step == 1 && from_step == 1) return write_spaced(from, index, out, kOne, kOne, kOne, target_step, wrap_);
+    if (index_step == 1 && step == 1 && from_step == 1) {
+      return write_spaced(from, index, out, kOne, kOne, kOne, target_step, wrap_);
+    }
     write_spaced(from, index, out, from_step, index_step, step, target_step, wrap_);
   }
 
@@ -210,7 +213,8 @@ void write_last_rows(const Overwrite& problem, int most_workers) {
         int32_t row = -1;
         for (int64_t worker = workers - 1; worker >= 0 && row < 0; --worker) row = last[worker * num_targets + target];
         if (row < 0) continue;
-        writer.write_row(static_cast<const U*>(problem.src) + row * problem.src_strides[0], target, static_cast<U*>(problem.out));
+        const U* const from = static_cast<const U*>(problem.src) + row * problem.src_strides[0];
+        writer.write_row(from, target, static_cast<U*>(problem.out));
       }
     });
   });

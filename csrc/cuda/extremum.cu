@@ -36,7 +36,7 @@ class Solver {
     Word* const words = sizeof(Word) == sizeof(Bits) ? static_cast<Word*>(p_.out) : context_.temporary<Word>(keys_.num_outputs);
     clear(words, sizeof(Word));
     const Words how{p_.largest};
-    for_contributions(words_accumulate<Words, ExtremumKeys>, keys_, how, src_, words, nullptr);
+    for_contributions(integer_atomics_accumulate<Words, ExtremumKeys>, keys_, how, src_, words, nullptr);
     for_contributions(extremum_positions<Words>, keys_, how, src_, words, places());
     finish(SplitExtremes<Order>{words, p_.arg, p_.num_rows});
   }

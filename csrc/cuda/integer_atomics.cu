@@ -23,11 +23,11 @@ void run(const Words& how, const Keys& keys, const NoSortOptions& options, const
   unsigned* touched = marks ? reinterpret_cast<unsigned*>(words + keys.num_outputs) : nullptr;
   const int64_t most = int64_t{8} * context.num_sms;
   if (keys.count > 0) {
-    launch(words_accumulate<Words, Keys>, blocks_for(keys.count, kIntegerThreads, most), kIntegerThreads, 0, context.stream,
-           keys, how, static_cast<const Element*>(options.src), words, touched);
+    launch(integer_atomics_accumulate<Words, Keys>, blocks_for(keys.count, kIntegerThreads, most), kIntegerThreads, 0,
+           context.stream, keys, how, static_cast<const Element*>(options.src), words, touched);
   }
-  launch(words_finish<Words>, blocks_for(keys.num_outputs, kIntegerThreads, most), kIntegerThreads, 0, context.stream, how,
-         keys.num_outputs, words, touched, static_cast<const Element*>(options.self),
+  launch(integer_atomics_finish<Words>, blocks_for(keys.num_outputs, kIntegerThreads, most), kIntegerThreads, 0,
+         context.stream, how, keys.num_outputs, words, touched, static_cast<const Element*>(options.self),
          static_cast<const Element*>(options.kept), static_cast<Element*>(options.out));
 }
 

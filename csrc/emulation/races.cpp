@@ -140,8 +140,8 @@ void RaceDetector::report(const Access& before, const char* did, const Access& n
   std::snprintf(text, sizeof text,
                 "a race on %s memory at %#zx: thread %u of block %u %s what thread %u of block %u has %s, with nothing to "
                 "order the two (code at offsets %#x and %#x)",
-                shared ? "shared" : "global", static_cast<size_t>(address), now.thread, now.block, kDoes[static_cast<int>(kind)],
-                before.thread, before.block, did, now.code, before.code);
+                shared ? "shared" : "global", static_cast<size_t>(address), now.thread, now.block,
+                kDoes[static_cast<int>(kind)], before.thread, before.block, did, now.code, before.code);
   Block::current().fail(text);
 }
 

@@ -1,8 +1,8 @@
 // Finds unsynchronised access to shared and global memory, whatever the schedule happened to make of it.
 //
-// Kernels are compiled with -fsanitize=thread, but the hooks it calls are ours (races.cpp): who may see what follows from CUDA's
-// barriers, warp collectives, fences and atomics, of which the compiler's own runtime knows nothing. Without that flag the
-// hooks are never called and nothing is checked.
+// Kernels are compiled with -fsanitize=thread, but the hooks it calls are ours (races.cpp): who may see what follows from
+// CUDA's barriers, warp collectives, fences and atomics, of which the compiler's own runtime knows nothing. Without that flag
+// the hooks are never called and nothing is checked.
 //
 // Two accesses to one byte, at least one of them a write, not both atomic, must be ordered:
 //   - in one block, by a __syncthreads between them, or, in one warp, by collectives that name both lanes;

@@ -2,8 +2,8 @@
 //
 // What: numbers become integers in their order (numerics/ordered.h). Where they have 32 bits at most, such a key and the
 // position, turned over, are one 64-bit cell, and claim raises every output's cell by an integer maximum. Of 64-bit numbers
-// words_accumulate finds the largest key first, and then positions the smallest position among those that have it. finish
-// lets self compete and writes numbers and positions.
+// integer_atomics_accumulate finds the largest key first, and then positions the smallest position among those that have it.
+// finish lets self compete and writes numbers and positions.
 // Guarantee: the same bits for any schedule, because maxima of integers have no order. An index out of range is printed and
 // traps before a result is written.
 // Cost: one read of src and index, one atomic a contribution (none where a cell already holds more), 3 graph nodes; of 64-bit

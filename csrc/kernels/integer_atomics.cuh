@@ -66,7 +66,7 @@ struct ProductWords {
 
 template <class Words, class Keys>
 __global__ void __launch_bounds__(kIntegerThreads)
-    words_accumulate(const __grid_constant__ Keys keys, Words how, const typename Words::Element* src,
+    integer_atomics_accumulate(const __grid_constant__ Keys keys, Words how, const typename Words::Element* src,
                      typename Words::Word* words,  // [num_outputs]
                      unsigned* touched)            // a bit an output, or nullptr
 {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kIntegerThreads)
 
 template <class Words>
 __global__ void __launch_bounds__(kIntegerThreads)
-    words_finish(Words how, int64_t num_outputs, const typename Words::Word* words, const unsigned* touched,
+    integer_atomics_finish(Words how, int64_t num_outputs, const typename Words::Word* words, const unsigned* touched,
                  const typename Words::Element* self,  // one more contribution, or nullptr
                  const typename Words::Element* kept,  // what an output without contributions keeps, or nullptr
                  typename Words::Element* out) {

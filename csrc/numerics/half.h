@@ -1,7 +1,8 @@
 // The 16-bit formats as storage: no arithmetic, only exact widening.
 //
 // On the host, to_float of a Half and of a BFloat16 is integer arithmetic or an exact product of normal numbers, so it
-// depends on no floating-point mode. Widening a float to double is one conversion instruction: exact, but DAZ must be off for subnormals.
+// depends on no floating-point mode. Widening a float to double is one conversion instruction: exact, but DAZ must be off for
+// subnormals.
 #pragma once
 
 #include "config.h"

@@ -13,7 +13,6 @@
 
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 #include "../numerics/rounding.h"
 #include "../problems/accumulation.h"

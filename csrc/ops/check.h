@@ -6,7 +6,6 @@
 
 #include <sstream>
 #include <stdexcept>
-#include <string>
 
 namespace reprocuda {
 
@@ -24,8 +23,8 @@ void check(bool condition, const Parts&... parts) {
   }
 }
 
-// "These arguments are not ours to judge": nothing has been written, and torch's own operator, which the caller still
-// has at hand, decides whether they are an error and which. Arrives in Python as ValueError, a class that none of the
+// The arguments are not ones that this library serves: nothing has been written, and torch's own operator, which the caller
+// still has at hand, decides whether they are an error and which. Arrives in Python as ValueError, a class that none of the
 // replaced operators raises.
 using Irregular = std::invalid_argument;
 

@@ -90,10 +90,10 @@ Tensor gather_segment_sum(const Tensor& table, const Tensor& rows, const Tensor&
   std::optional<Tensor> factors;
   if (weights) {
     problem.weights_are_wide = weights->scalar_type() == ScalarType::Double;
-    check<std::runtime_error>((problem.weights_are_wide || weights->scalar_type() == table.scalar_type()) && weights->dim() == 1 &&
-                                  weights->numel() == rows.numel() && same_device(*weights, table),
-                              op, "(): weights must be a vector of ", rows.numel(), " elements, one for every row named, of the ",
-                              "dtype of the table or float64");
+    const bool has_dtype = problem.weights_are_wide || weights->scalar_type() == table.scalar_type();
+    const bool has_shape = weights->dim() == 1 && weights->numel() == rows.numel();
+    check<std::runtime_error>(has_dtype && has_shape && same_device(*weights, table), op, "(): weights must be a vector of ",
+                              rows.numel(), " elements, one for every row named, of the dtype of the table or float64");
     factors = as_contiguous(*weights);
     problem.weights = factors->const_data_ptr();
   }

@@ -62,7 +62,8 @@ std::tuple<Tensor, Tensor> scatter_extremum(const Tensor& src, int64_t dim, cons
   if (same_outer) collapse(index_sizes, 0, dim);
   if (same_inner) collapse(index_sizes, dim + 1, index.dim());
   const auto strides = index.strides();
-  const Tensor keys = index.numel() == 0 ? index : as_contiguous(view_as(index, index_sizes, Sizes(strides.begin(), strides.end())));
+  const Sizes index_strides(strides.begin(), strides.end());
+  const Tensor keys = index.numel() == 0 ? index : as_contiguous(view_as(index, index_sizes, index_strides));
   problem.inner_stride = same_inner ? 0 : 1;
   problem.row_stride = same_inner ? 1 : problem.inner;
   problem.outer_stride = same_outer ? 0 : problem.num_rows * problem.row_stride;

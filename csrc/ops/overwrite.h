@@ -48,9 +48,8 @@ inline void prepare_out(const Tensor& self, const Tensor& out, const char* op) {
 // Neighbouring elements of a row that move together become one wider element.
 inline void widen(Overwrite& problem) {
   const int last = problem.ndim - 1;
-  if (last == problem.dim || problem.index_strides[last] != 0 || problem.src_strides[last] != 1 || problem.out_strides[last] != 1) {
-    return;
-  }
+  if (last == problem.dim || problem.index_strides[last] != 0) return;
+  if (problem.src_strides[last] != 1 || problem.out_strides[last] != 1) return;
   const auto addresses = reinterpret_cast<uintptr_t>(problem.src) | reinterpret_cast<uintptr_t>(problem.out);
   const int64_t bytes = problem.element_bytes;
   for (int64_t wide = 16; wide > bytes; wide /= 2) {
@@ -169,7 +168,8 @@ void scatter_out(const Tensor& self, int64_t dim, const Tensor& index, const Ten
 
 // What torch accepts; anything else is for torch to name.
 inline void check_index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const char* op) {
-  check<Irregular>(dtype_number(index) == aoti_torch_dtype_int64() && index.dim() <= 1, op, "(): index must be an int64 vector");
+  const bool is_vector = dtype_number(index) == aoti_torch_dtype_int64() && index.dim() <= 1;
+  check<Irregular>(is_vector, op, "(): index must be an int64 vector");
   check<Irregular>(same_dtype(self, source), op, "(): source has another dtype");
   check<Irregular>(same_device(self, index) && same_device(self, source), op, "(): tensors are on different devices");
   check<Irregular>(std::max<int64_t>(self.dim(), 1) == std::max<int64_t>(source.dim(), 1), op,

@@ -49,21 +49,24 @@ template <class Backend>
 Tensor index_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, StringHandle reduce,
                     bool include_self) {
   constexpr const char* op = "index_reduce";
-  return index_rows_fresh<Backend>(self, dim, index, source, {}, index_combination(self, take_string(reduce), include_self, op), op);
+  const auto combination = index_combination(self, take_string(reduce), include_self, op);
+  return index_rows_fresh<Backend>(self, dim, index, source, {}, combination, op);
 }
 
 template <class Backend>
 void index_reduce_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, StringHandle reduce,
                    bool include_self) {
   constexpr const char* op = "index_reduce_";
-  index_rows_in_place<Backend>(self, dim, index, source, {}, index_combination(self, take_string(reduce), include_self, op), op);
+  const auto combination = index_combination(self, take_string(reduce), include_self, op);
+  index_rows_in_place<Backend>(self, dim, index, source, {}, combination, op);
 }
 
 template <class Backend>
 void index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, StringHandle reduce,
                       bool include_self, const Tensor& out) {
   constexpr const char* op = "index_reduce";
-  index_rows_given<Backend>(self, dim, index, source, out, {}, index_combination(self, take_string(reduce), include_self, op), op);
+  const auto combination = index_combination(self, take_string(reduce), include_self, op);
+  index_rows_given<Backend>(self, dim, index, source, out, {}, combination, op);
 }
 
 template <class Backend>

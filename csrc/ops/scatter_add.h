@@ -173,7 +173,8 @@ Tensor scatter_fresh(const Tensor& self, int64_t dim, const Tensor& index, const
 }
 
 template <class Backend>
-void scatter_in_place(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Combination how, const char* op) {
+void scatter_in_place(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Combination how,
+                      const char* op) {
   dim = wrap_dim(dim, self.dim(), op);
   check_scatter_add(self, dim, index, src, op);
   const Tensor elements = detach_from(index, self, op);

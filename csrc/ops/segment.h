@@ -140,7 +140,8 @@ void index_add_planned_(const Tensor& self, int64_t dim, const std::optional<Ten
   dim = wrap_dim(dim, self.dim(), op);
   check_planned_source(self, dim, source, op);
   const Accumulation problem = planned_sum(self, alpha, alpha_imag, alpha_int, op);
-  index_rows_planned<Backend>(Target::in_place(self, op), dim, permutation, offsets, detach_from(source, self, op), problem, op);
+  const Tensor values = detach_from(source, self, op);
+  index_rows_planned<Backend>(Target::in_place(self, op), dim, permutation, offsets, values, problem, op);
 }
 
 // Of floats. CUDA has no extremes here: its kernel for them reads an index.

@@ -166,12 +166,12 @@ SCENES = {
     ],
     "segments_merge": float_scenes("prod", "rows", rows=1500, targets=3),
     "products_settle": float_scenes("prod", "rows", rows=150, targets=40),
-    "words_accumulate": [
+    "integer_atomics_accumulate": [
         *float_scenes("amax", "auto", rows=300, targets=9),
         *integer_scenes("amin"),
         *integer_scenes("prod"),
     ],
-    "words_finish": [
+    "integer_atomics_finish": [
         *float_scenes("amin", "auto", rows=100, targets=90),
         *integer_scenes("amax"),
         *integer_scenes("prod"),

@@ -94,7 +94,7 @@ def kernels_in_source() -> set[str]:
 def test_no_kernel_is_left_out():
     elsewhere = {  # below, and in test_*_kernels.py
         "linearize_index", "fingerprint_blocks", "fingerprint_finish", "overwrite_claim", "overwrite_copy",
-        "products_settle", "words_accumulate", "words_finish",
+        "products_settle", "integer_atomics_accumulate", "integer_atomics_finish",
         "scan_totals", "scan_filter", "scan_exact_totals", "scan_exact_starts", "scan_exact_prefixes",
         "extremum_claim", "extremum_positions", "extremum_finish", "histogram_find_bins", "histogram_count",
         "bags_maximum", "bags_row_products", "elementary_map",

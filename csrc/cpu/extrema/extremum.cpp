@@ -19,7 +19,7 @@ constexpr int64_t kBytesPerWorker = 1 << 17;  // below this waking a second thre
 constexpr int64_t kWide = 8;                  // columns that pay for grouping
 constexpr int64_t kManyRows = 8;              // for each target, from which on most rows change nothing
 constexpr int64_t kNearCells = 1 << 11;       // of 8 bytes, which half a first-level cache holds
-constexpr int64_t kFarStretch = 8 * kExtremumBlock;  // read at a stretch, for as long as memory streams before cells are looked up
+constexpr int64_t kFarStretch = 8 * kExtremumBlock;  // read at a stretch: so long memory streams before cells are looked up
 
 struct Range {
   int64_t begin;
@@ -41,7 +41,8 @@ class Solver {
 
   // Whether run() looks at the index itself, block by block, instead of relying on it.
   bool checks_index(int workers) const {
-    return kPacks && p_.is_column() && p_.num_rows < PackedCells::kMaxRows && (p_.outer >= workers || has_few_cells<PackedCells>());
+    return kPacks && p_.is_column() && p_.num_rows < PackedCells::kMaxRows &&
+           (p_.outer >= workers || has_few_cells<PackedCells>());
   }
   int64_t first_out_of_range() const { return bad_.get(); }
 
@@ -362,11 +363,13 @@ int64_t solve(const Extremum& problem) {
     if (column.serves()) return column.run();
   }
   if (!solver.checks_index(workers)) {
-    const int64_t bad = first_out_of_range(problem.index, problem.index_is_int64, problem.num_indices(), 0, problem.num_targets);
+    const int64_t bad =
+        first_out_of_range(problem.index, problem.index_is_int64, problem.num_indices(), 0, problem.num_targets);
     if (bad >= 0) return bad;
   }
   const bool few_targets = problem.num_targets < int64_t{4} * workers && problem.inner < kExtremumColumns;
-  if (problem.inner_stride == 0 && problem.row_stride == 1 && problem.inner >= kWide && problem.outer < workers * 2 && !few_targets) {
+  if (problem.inner_stride == 0 && problem.row_stride == 1 && problem.inner >= kWide && problem.outer < workers * 2 &&
+      !few_targets) {
     constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
     const bool is_short = std::max(problem.num_rows, problem.num_targets) < kMost;
     is_short ? solver.template run_grouped<int32_t>(workers) : solver.template run_grouped<int64_t>(workers);

@@ -10,7 +10,8 @@
 
 namespace reprocuda::cpu {
 
-// The first position of the index, as it lies in memory, that is out of range, or -1. If there is one, the results mean nothing.
+// The first position of the index, as it lies in memory, that is out of range, or -1. If there is one, the results mean
+// nothing.
 int64_t extremum(const Extremum& problem);
 
 }  // namespace reprocuda::cpu

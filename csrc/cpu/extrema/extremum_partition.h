@@ -21,8 +21,8 @@ namespace reprocuda::cpu {
 inline constexpr int64_t kExtremumBlock = 1024;              // rows or outputs between two calls of a kernel
 inline constexpr int64_t kPrivateExtremumBytes = 1 << 20;    // of cells that every worker can have for itself
 
-// The results of cells [begin, end), of which cell 0 is that of output `first`. Without a branch on who wins, which is as good as
-// random.
+// The results of cells [begin, end), of which cell 0 is that of output `first`. Without a branch on who wins, which is as good
+// as random.
 template <class Order>
 void finish_packed(const Extremum& problem, const PackedCells& cells, int64_t first, int64_t begin, int64_t end) {
   using Bits = typename Order::Bits;
@@ -76,7 +76,9 @@ class PartitionedExtremum {
     for (int64_t range = 0; range < num_ranges_; ++range) {
       for (int worker = 0; worker < workers_; ++worker) running += std::exchange(next[worker * num_ranges_ + range], running);
     }
-    for_each_share([&](int64_t share, int64_t begin, int64_t end) { move_rows(begin, end, next + share * num_ranges_, entries); });
+    for_each_share([&](int64_t share, int64_t begin, int64_t end) {
+      move_rows(begin, end, next + share * num_ranges_, entries);
+    });
     const int64_t* const ends = next + (workers_ - 1) * num_ranges_;  // where the ranges end, by now
     run_tasks(workers_, num_ranges_, [&](int worker, int64_t range) {
       const int64_t first = range << shift_;

@@ -132,8 +132,8 @@ inline Doubles<kLanes> multiply_pairs(Doubles<kLanes> a, Doubles<kLanes> b, std:
   return real * b + (Doubles<kLanes>)((Ints<kLanes>)crossed ^ Ints<kLanes>{(kLane % 2 == 0 ? kSign : 0)...});
 }
 
-// A row of `count` numbers, side by side, each combined with what is before it. The rest of a row goes through a vector as well:
-// from a complex product of scalars GCC 12 makes a fused one, whatever -ffp-contract says.
+// A row of `count` numbers, side by side, each combined with what is before it. The rest of a row goes through a vector as
+// well: from a complex product of scalars GCC 12 makes a fused one, whatever -ffp-contract says.
 template <class Op>
 inline void combine_neighbours(const typename Op::Cell* before, typename Op::Cell* row, int64_t count) {
   using Vector = typename VectorOf<typename Op::Cell>::type;

@@ -96,7 +96,8 @@ int64_t long_run(const Accumulation& problem) {
 // How many targets a sorted index can name.
 template <class Index>
 uint64_t sorted_span(const Accumulation& problem, const Index* index) {
-  const uint64_t span = static_cast<uint64_t>(int64_t{index[problem.num_rows - 1]}) - static_cast<uint64_t>(int64_t{index[0]}) + 1;
+  const uint64_t first = static_cast<uint64_t>(int64_t{index[0]});
+  const uint64_t span = static_cast<uint64_t>(int64_t{index[problem.num_rows - 1]}) - first + 1;
   return std::min(span, static_cast<uint64_t>(problem.num_targets));
 }
 
@@ -271,7 +272,9 @@ Choice choose(const ElementAccumulation& problem) {
   const Algorithm forced = forced_algorithm.load();
   if (forced != Algorithm::kAuto) return {forced, kAllWorkers};
   const bool fit = element_bins_fit(problem);
-  if (fit && problem.num_elements <= kSmallElements && problem.num_out <= 4 * problem.num_elements) return {Algorithm::kBins, 1};
+  if (fit && problem.num_elements <= kSmallElements && problem.num_out <= 4 * problem.num_elements) {
+    return {Algorithm::kBins, 1};
+  }
   if (fit && problem.num_out <= problem.num_elements) return {Algorithm::kBins, kAllWorkers};
   if (problem.num_out <= 8 * problem.num_elements) return {Algorithm::kPartition, kAllWorkers};
   return {Algorithm::kRows, kAllWorkers};
@@ -279,8 +282,8 @@ Choice choose(const ElementAccumulation& problem) {
 
 // One dimension of reals, all contiguous: the index names the target itself.
 bool is_plain_index(const ElementAccumulation& problem, const ElementKeys& keys) {
-  return !problem.complex_pairs && keys.ndim() == 1 && keys.key_stride() == 0 && keys.index_scale() == 1 && keys.index_stride() == 1 &&
-         keys.src_stride() == 1 && problem.dim_size == problem.num_out;
+  return !problem.complex_pairs && keys.ndim() == 1 && keys.key_stride() == 0 && keys.index_scale() == 1 &&
+         keys.index_stride() == 1 && keys.src_stride() == 1 && problem.dim_size == problem.num_out;
 }
 
 // Adds in place, and what that has lost, exactly.
@@ -315,7 +318,9 @@ int64_t accumulate_floats(const ElementAccumulation& problem) {
     if (bad < 0) sum_independent_rows<T>(problem, keys, stage, max_workers);
     return bad;
   }
-  if (is_auto && stage == FirstStage::kFilter && are_scattered_thinly(problem, keys)) return accumulate_thinly<T>(problem, keys);
+  if (is_auto && stage == FirstStage::kFilter && are_scattered_thinly(problem, keys)) {
+    return accumulate_thinly<T>(problem, keys);
+  }
   switch (choice.algorithm) {
     case Algorithm::kBins:
     case Algorithm::kSmall:

@@ -69,7 +69,8 @@ class BinnedRows {
       const typename V::Word exponent = field + (1 & ~is_normal);
       const typename V::Word significand = (words[r] & 0x7fffff) | (0x800000 & is_normal);
       const Ints<kLanes> sign = __builtin_convertvector((typename V::SignedWord)words[r] >> 31, Ints<kLanes>);
-      const Ints<kLanes> shifted = __builtin_convertvector(significand, Ints<kLanes>) << __builtin_convertvector(exponent & 15, Ints<kLanes>);
+      const Ints<kLanes> shift = __builtin_convertvector(exponent & 15, Ints<kLanes>);
+      const Ints<kLanes> shifted = __builtin_convertvector(significand, Ints<kLanes>) << shift;
       terms[r] = (shifted ^ sign) - sign;
       bin[r] = __builtin_convertvector(exponent >> 4, Ints<kLanes>);
     }

@@ -23,7 +23,8 @@ class BinsDriver {
  public:
   BinsDriver(const Accumulation& problem, const Index* index, FirstStage first_stage, int max_workers)
       : problem_(problem), index_(index), first_stage_(first_stage),
-        kernels_(cell_kernels<T>(problem.reduction, problem.include_self)), shared_flagged_(problem.num_targets, problem.inner) {
+        kernels_(cell_kernels<T>(problem.reduction, problem.include_self)),
+        shared_flagged_(problem.num_targets, problem.inner) {
     outputs_ = problem.num_targets * problem.inner;
     cell_doubles_ = kernels_.cell_doubles(problem.inner);
     const bool replicate = problem.inner == 1 && problem.num_targets <= kReplicatedOutputs && problem.alpha.is_one &&
@@ -77,12 +78,14 @@ class BinsDriver {
   }
 
   FinishJob<T> finish_job(int64_t worker, int64_t num_workers, int64_t slice) const {
-    return {set(worker), num_workers * copies_, set_doubles_, self(slice), problem_.include_self, out(slice), problem_.inner, first_stage_};
+    return {set(worker), num_workers * copies_, set_doubles_,   self(slice), problem_.include_self,
+            out(slice),  problem_.inner,        first_stage_};
   }
 
   // One worker a slice.
   int64_t run_slices() {
-    const int64_t bad = first_out_of_range(index_, sizeof(Index) == sizeof(int64_t), problem_.num_rows, 0, problem_.num_targets);
+    const int64_t bad =
+        first_out_of_range(index_, sizeof(Index) == sizeof(int64_t), problem_.num_rows, 0, problem_.num_targets);
     if (bad >= 0) return bad;
     const auto run_slice = [&](int worker, int64_t slice) {
       const RoundingScope scope(kRoundingMode<T>);
@@ -104,7 +107,8 @@ class BinsDriver {
   void finish_slices_exactly() {
     const ExactMemory memory(outputs_, workers_);
     run_tasks(workers_, problem_.outer, [&](int worker, int64_t slice) {
-      if (num_flagged_[slice] > 0) sum_slice_exactly(slice, flagged_ + slice * outputs_, num_flagged_[slice], 1, memory.share(worker));
+      if (num_flagged_[slice] == 0) return;
+      sum_slice_exactly(slice, flagged_ + slice * outputs_, num_flagged_[slice], 1, memory.share(worker));
     });
   }
 

@@ -227,7 +227,9 @@ inline Lanes<T, kLanes> load_single_cells(const double* cells) {
     return sum;
   }
   for (int lane = 0; lane < kLanes; ++lane) {
-    for (int state = 0; state < kStateDoubles<T>; ++state) states[state * kLanes + lane] = cells[lane * kStateDoubles<T> + state];
+    for (int state = 0; state < kStateDoubles<T>; ++state) {
+      states[state * kLanes + lane] = cells[lane * kStateDoubles<T> + state];
+    }
   }
   return sum;
 }

@@ -1,8 +1,9 @@
 // The exact fallback: what the filter does not certify is summed or multiplied again as integers (numerics/exact_sum.h,
 // numerics/exact_product.h).
 //
-// Guarantee: the exact result rounded once, for every input; of a product, as far as 190 000 bits can tell it from a tie. Cost: 3 to 6 ns a contribution; only the outputs asked for are
-// summed, row by row, a tile of columns at a time whose limbs stay in the first-level cache.
+// Guarantee: the exact result rounded once, for every input; of a product, as far as 190 000 bits can tell it from a tie.
+// Cost: 3 to 6 ns a contribution; only the outputs asked for are summed, row by row, a tile of columns at a time whose limbs
+// stay in the first-level cache.
 #pragma once
 
 #include <cstdint>

@@ -114,8 +114,9 @@ class FixedBins {
 }  // namespace
 
 bool may_sum_in_fixed_bins(const Accumulation& problem) {
-  return problem.dtype == Dtype::kFloat64 && problem.reduction == Reduction::kSum && is_plain_sum(problem) && problem.alpha.is_one &&
-         problem.outer == 1 && problem.inner == 1 && problem.num_targets <= kMostTargets && problem.num_rows < kMostRows;
+  return problem.dtype == Dtype::kFloat64 && problem.reduction == Reduction::kSum && is_plain_sum(problem) &&
+         problem.alpha.is_one && problem.outer == 1 && problem.inner == 1 && problem.num_targets <= kMostTargets &&
+         problem.num_rows < kMostRows;
 }
 
 template <class Index>

@@ -1,7 +1,7 @@
 // Sums of float64 into few targets as integers, where all of their numbers fit one window of bits.
 //
-// A number that is a multiple of the window's last bit, and small enough, is the sum of two integers of different weight. A cell
-// adds up both: exactly, in any order, at half the memory and a fraction of the arithmetic of a compensated sum.
+// A number that is a multiple of the window's last bit, and small enough, is the sum of two integers of different weight. A
+// cell adds up both: exactly, in any order, at half the memory and a fraction of the arithmetic of a compensated sum.
 //
 // Guarantee: what is served are the exact sums rounded once. What does not fit, anything not finite, or a -0 (which no integer
 // tells from +0), is found out on the way: the problem is then declined, and nothing has been written. Cost: about a

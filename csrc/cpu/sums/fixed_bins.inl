@@ -46,7 +46,8 @@ inline bool start_fixed(const FixedWindow& window, int64_t* cells, const double*
   int64_t t = 0;
   for (; t + kLanes <= count; t += kLanes) {
     const Split<kLanes> parts = split<kLanes>(load_vector<Doubles<kLanes>>(self + t), window);
-    store_interleaved<kLanes>(reinterpret_cast<double*>(cells + 2 * t), (Doubles<kLanes>)parts.high, (Doubles<kLanes>)parts.low);
+    store_interleaved<kLanes>(reinterpret_cast<double*>(cells + 2 * t), (Doubles<kLanes>)parts.high,
+                              (Doubles<kLanes>)parts.low);
     misfits |= parts.misfit;
   }
   bool fits = !any<kLanes>(misfits);
@@ -111,7 +112,8 @@ inline void finish_fixed(const FixedWindow& window, const int64_t* sets, int64_t
     for (int64_t set = 0; set < num_sets; ++set) {
       Doubles<kLanes> a;
       Doubles<kLanes> b;
-      load_interleaved<kLanes>(reinterpret_cast<const double*>(sets + set * set_stride + 2 * t), &a, &b);  // past the last is padding
+      // Past the last is padding.
+      load_interleaved<kLanes>(reinterpret_cast<const double*>(sets + set * set_stride + 2 * t), &a, &b);
       high += (Ints<kLanes>)a;
       low += (Ints<kLanes>)b;
     }

@@ -5,8 +5,8 @@
 
 namespace reprocuda::cpu {
 
-// The window: x is high * 2^(unit + low_bits) + low * 2^unit with |low| <= 2^(low_bits - 1), if |x| is small enough and nothing is
-// left over.
+// The window: x is high * 2^(unit + low_bits) + low * 2^unit with |low| <= 2^(low_bits - 1), if |x| is small enough and nothing
+// is left over.
 struct FixedWindow {
   int unit;           // exponent of the last bit
   int low_bits;       // at most 50
@@ -32,12 +32,12 @@ struct FixedBinsKernels {
   void (*finish)(const FixedWindow&, const int64_t* sets, int64_t num_sets, int64_t set_stride, double* out, int64_t first,
                  int64_t last);
 
-  int64_t add(const FixedWindow& window, int64_t* cells, int64_t num_targets, const int32_t* keys, const double* src, int64_t first,
-              int64_t last, bool* fits) const {
+  int64_t add(const FixedWindow& window, int64_t* cells, int64_t num_targets, const int32_t* keys, const double* src,
+              int64_t first, int64_t last, bool* fits) const {
     return add_int32(window, cells, num_targets, keys, src, first, last, fits);
   }
-  int64_t add(const FixedWindow& window, int64_t* cells, int64_t num_targets, const int64_t* keys, const double* src, int64_t first,
-              int64_t last, bool* fits) const {
+  int64_t add(const FixedWindow& window, int64_t* cells, int64_t num_targets, const int64_t* keys, const double* src,
+              int64_t first, int64_t last, bool* fits) const {
     return add_int64(window, cells, num_targets, keys, src, first, last, fits);
   }
 };

@@ -113,7 +113,9 @@ class IntegerRows {
     const int64_t outputs = problem_.num_targets * problem_.inner;
     const int workers = workers_for(problem_.outer * problem_.num_rows * problem_.inner, kElementsPerWorker);
     if (problem_.outer >= workers) {
-      run_tasks(workers, problem_.outer, [&](int, int64_t slice) { add_rows(slice, 0, problem_.num_targets, 0, problem_.inner); });
+      run_tasks(workers, problem_.outer, [&](int, int64_t slice) {
+        add_rows(slice, 0, problem_.num_targets, 0, problem_.inner);
+      });
     } else if (problem_.inner * static_cast<int64_t>(sizeof(U)) >= int64_t{kCacheLine} * workers) {
       const int64_t unit = kCacheLine / sizeof(U);
       const int64_t units = (problem_.inner + unit - 1) / unit;
@@ -152,7 +154,9 @@ class IntegerRows {
     }
     const Alpha& alpha = problem_.alpha;
     const bool whole = first_target == 0 && last_target == problem_.num_targets;
-    if (problem_.inner == 1 && whole && permutation_ == nullptr && alpha.is_one && problem_.ignored_target < 0) return combine_column(slice);
+    if (problem_.inner == 1 && whole && permutation_ == nullptr && alpha.is_one && problem_.ignored_target < 0) {
+      return combine_column(slice);
+    }
     if (alpha.is_one) {
       each_row([&](U* to, const U* from) {
         for (int64_t f = first_column; f < last_column; ++f) Operation::combine(to[f], from[f]);
@@ -172,7 +176,8 @@ class IntegerRows {
       const int64_t target = index_[position];
       if (static_cast<uint64_t>(target - first_target) >= width || target == problem_.ignored_target) continue;
       const int64_t row = permutation_ == nullptr ? position : permutation_[position];
-      visit(out_ + (slice * problem_.num_targets + target) * problem_.inner, src_ + (slice * problem_.num_rows + row) * problem_.inner);
+      visit(out_ + (slice * problem_.num_targets + target) * problem_.inner,
+            src_ + (slice * problem_.num_rows + row) * problem_.inner);
     }
   }
 
@@ -225,7 +230,9 @@ void accumulate_indexed(const Accumulation& problem, const Index* index) {
   fill_untouched(problem);
   with_storage(problem.dtype, [&](auto storage) {
     using U = decltype(storage);
-    with_operation(problem.reduction, [&](auto operation) { IntegerRows<U, decltype(operation), Index>(problem, index).run(); });
+    with_operation(problem.reduction, [&](auto operation) {
+      IntegerRows<U, decltype(operation), Index>(problem, index).run();
+    });
     if (problem.mean()) divide_by_counts<U>(problem, index);
   });
 }
@@ -233,7 +240,9 @@ void accumulate_indexed(const Accumulation& problem, const Index* index) {
 // The target of every position of a plan.
 void expand_offsets(const Accumulation& problem, int64_t* index) {
   const int64_t* const offsets = problem.plan->offsets;
-  for (int64_t target = 0; target < problem.num_targets; ++target) std::fill(index + offsets[target], index + offsets[target + 1], target);
+  for (int64_t target = 0; target < problem.num_targets; ++target) {
+    std::fill(index + offsets[target], index + offsets[target + 1], target);
+  }
 }
 
 }  // namespace

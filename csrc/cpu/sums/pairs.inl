@@ -1,5 +1,5 @@
-// Exact sums of rows as pairs of doubles, see numerics/pair_sum.h, a vector of columns at a time; included per instruction set after
-// lanes.inl.
+// Exact sums of rows as pairs of doubles, see numerics/pair_sum.h, a vector of columns at a time; included per instruction set
+// after lanes.inl.
 //
 // Needs round-to-nearest. Cost: about as much an element as the filter, and a nanosecond a column.
 

@@ -3,8 +3,8 @@
 
 // L integers as wide as an element.
 template <int kBytes, int L>
-using WordsOf = std::conditional_t<kBytes == 8, Ints<L>,
-                                   std::conditional_t<kBytes == 4, typename Vectors<L>::SignedWord, typename Vectors<L>::Short>>;
+using WordsOf = std::conditional_t<
+    kBytes == 8, Ints<L>, std::conditional_t<kBytes == 4, typename Vectors<L>::SignedWord, typename Vectors<L>::Short>>;
 
 template <class Family, class T>
 using CellOf = typename Family::template Of<T, 1>;

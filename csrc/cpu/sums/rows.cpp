@@ -94,7 +94,8 @@ class RowsDriver {
     ranges_ = std::min(ranges_, kPartialBytes / range_bytes);
     ranges_ = std::min(ranges_, (grouping_.num_rows + grouping_.num_segments) * columns / kElementsPerRange);
     ranges_ = std::clamp<int64_t>(ranges_, 1, std::max<int64_t>(grouping_.num_rows, 1));
-    slices_at_once_ = ranges_ == 1 ? problem_.outer : std::clamp<int64_t>(kPartialBytes / (range_bytes * ranges_), 1, problem_.outer);
+    const int64_t affordable = kPartialBytes / (range_bytes * ranges_);
+    slices_at_once_ = ranges_ == 1 ? problem_.outer : std::clamp<int64_t>(affordable, 1, problem_.outer);
   }
 
   int64_t part_doubles() const { return kernels_.state_doubles * (tile_columns_ + kLanePadding); }

@@ -36,7 +36,9 @@ template <class Family, class T, class Position>
 void run_rows_range(const RowsJob<T, Position>& job, const RowsRange& range, const RowsScratch& scratch) {
   const bool one_column = job.columns == 1 && job.grouping.targets == nullptr;
   if constexpr (std::is_same_v<Family, Summing>) {
-    if (one_column && job.reduction == Reduction::kMean) return SingleColumnSums<T, Position>(job, scratch).average_batches(range);
+    if (one_column && job.reduction == Reduction::kMean) {
+      return SingleColumnSums<T, Position>(job, scratch).average_batches(range);
+    }
     if (one_column && job.reduction == Reduction::kSum && job.include_self) {
       return SingleColumnSums<T, Position>(job, scratch).sum_batches(range);
     }

@@ -87,8 +87,8 @@ struct RowsKernels {
   void (*run_range)(const RowsJob<T, Position>&, const RowsRange&, const RowsScratch&);
   // Returns how many columns it left in scratch.flagged for the exact fallback.
   int64_t (*merge)(const RowsJob<T, Position>&, const SplitSegment&, const RowsScratch&);
-  // Sums only. For the exact fallback of 16- and 32-bit floats, in round-to-nearest mode: sums `columns` of positions [first, last) in
-  // pairs of doubles, stores what is proven and returns how many columns it leaves, at the front of `columns`.
+  // Sums only. For the exact fallback of 16- and 32-bit floats, in round-to-nearest mode: sums `columns` of positions
+  // [first, last) in pairs of doubles, stores what is proven and returns how many columns it leaves, at the front of `columns`.
   int64_t (*sum_in_pairs)(const RowsJob<T, Position>&, int64_t first, int64_t last, int64_t target, int32_t* columns,
                           int64_t count);
   // Behind that: adds positions [first, last) to the bins [BinnedSum::kBins, columns] and

@@ -3,7 +3,7 @@
 // Guarantee: certified outputs are exact results rounded once, the others are handed to the exact fallback before anything is
 // stored over `self`. Runs under the rounding mode that its lanes ask for. Cost: each source element is read once; a tile of
 // up to kRegisterBlocks vectors stays in registers, a wider one in the first-level cache, eight rows at a time, with the
-// next eight prefetched because gathered rows defeat the hardware's guess.
+// next eight prefetched because the hardware prefetcher does not foresee gathered rows.
 
 template <class Sum>
 inline constexpr int kRegisterBlocks = std::bit_floor(static_cast<unsigned>((kLanes == 8 ? 16 : 8) / Sum::kStates));
@@ -134,7 +134,9 @@ class RowSums {
       const T* const source = row(position);
       if (job_.grouping.permutation != nullptr && position + kPrefetchDistance < num_positions_) {
         const char* const ahead = reinterpret_cast<const char*>(row(position + kPrefetchDistance));
-        for (int64_t byte = 0; byte < kBlocks * L * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte, 0, 2);
+        for (int64_t byte = 0; byte < kBlocks * L * static_cast<int64_t>(sizeof(T)); byte += 64) {
+          __builtin_prefetch(ahead + byte, 0, 2);
+        }
       }
       for (int b = 0; b < kBlocks; ++b) sums[b].add(load_lanes<L>(source + columns[b]));
     }

@@ -254,7 +254,9 @@ class SingleColumnCells {
         cell.merge(other);
       }
     }
-    if constexpr (std::is_same_v<CellOf<Family, T>, ProductIntervalLanes<T, 1>>) next = multiply_plain(cell, job.src, next, last);
+    if constexpr (std::is_same_v<CellOf<Family, T>, ProductIntervalLanes<T, 1>>) {
+      next = multiply_plain(cell, job.src, next, last);
+    }
     for (; next < last; ++next) cell.add(load_lanes<1>(job.src + next));
     cell.store_state(to);
   }

@@ -91,7 +91,8 @@ inline typename Vectors<L>::Float load_floats(const Half* from) {
   const auto word = __builtin_convertvector(load_vector<typename V::Short>(from), typename V::Word);
   const auto magnitude = word & 0x7fff;
   // Subnormals are small integers times 2^-24; a product by a power of two is exact here.
-  const auto small = (typename V::Word)(__builtin_convertvector((typename V::SignedWord)magnitude, typename V::Float) * 0x1p-24f);
+  const auto integers = __builtin_convertvector((typename V::SignedWord)magnitude, typename V::Float);
+  const auto small = (typename V::Word)(integers * 0x1p-24f);
   const auto normal = (magnitude << 13) + (112u << 23);
   const auto special = (magnitude << 13) + (224u << 23);
   const auto widened = magnitude < 0x0400u ? small : magnitude < 0x7c00u ? normal : special;
