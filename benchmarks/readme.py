@@ -52,7 +52,9 @@ def _against_torch_scatter(rows: list[dict]) -> list[str]:
     ratios = [
         row["ratios"]["torch_scatter"]["ratio"]
         for row in rows
-        if row["contestant"] == OURS and "torch_scatter" in row["ratios"]
+        if row["contestant"] == OURS
+        and row["family"] in ("Scatter max", "Scatter min")
+        and "torch_scatter" in row["ratios"]
     ]
     if not ratios:
         return []
